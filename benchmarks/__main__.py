@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report.write(json.loads(report.RESULTS.read_text()))
         return 0
     results: dict[str, Any] = {}
-    # In quick mode two workloads run at the same time: they disturb each other, but the figures aren't kept. They run in processes and not
-    # in threads, because a server ends with the thread that started it.
+    # In quick mode, two workloads run at the same time. They disturb each other, but the figures aren't kept. The workloads run in
+    # processes, because a server would end with the thread that started it.
     peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
     chosen = [workload for workload in _chosen(arguments.only) if workload.taking_part(peers)]
     with (
@@ -89,8 +89,10 @@ def _merge_results(results: dict[str, Any], *, machine: dict[str, str]) -> dict[
 
 
 def _folder() -> str:
-    """Returns a folder in memory, if there is enough memory. On a disk, the runs would mostly measure the disk, because our jobs wait until
-    the output is on the disk and peers don't."""
+    """Returns a folder in memory, if there is enough memory.
+
+    On a disk, the runs would mostly measure the disk, because our jobs, unlike the peers, wait until the output is on the disk.
+    """
     enough = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH_BYTES
     return str(_MEMORY) if enough else tempfile.gettempdir()
 

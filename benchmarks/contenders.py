@@ -30,7 +30,7 @@ class Contender:
     script: str
     kind: str
     peer: str = ""
-    """The name of the peer for `--peers`. Our own contender has one if it can't run without this peer."""
+    """The name of the peer for `--peers`. One of our own contenders also has a peer's name if it can't run without that peer."""
     environment: str | None = None
     """An environment of `requirements/environments`. None means our own environment, which also has TensorFlow."""
     borrows: bool = False
@@ -38,13 +38,14 @@ class Contender:
     gigabyte."""
     options: tuple[str, ...] = ()
     share: float = 1.0
-    """The share of the data that this contender gets, starting at the first record. Slow contenders get less; only rates are compared."""
+    """The share of the data that this contender gets, starting at the first record. Slow contenders get a smaller share, because only rates
+    are compared."""
     writes: bool = True
     most_bytes: int | None = None
     """The memory limit for all processes of the contender together."""
     shown_by: "Contender | None" = None
-    """If this contender's output isn't kept: another contender that does the same work and writes to a file. The other contender runs once,
-    unmeasured, and its file is read back instead."""
+    """Set if this contender's output isn't kept: another contender that does the same work and writes to a file. The other contender runs
+    once, unmeasured, and its file is read back instead."""
 
     def records(self, of: int) -> int:
         """Returns the number of records that this contender gets if the workload has `of` records."""
@@ -208,7 +209,7 @@ def ray(kind: str, share: float) -> Contender:
 
 @dataclass(frozen=True)
 class Spark(Contender):
-    """PySpark, which gets the path of its jar as an option."""
+    """PySpark. It gets the path of its jar as an option."""
 
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""

@@ -114,8 +114,8 @@ def parquet_files(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def tables_with_nulls(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes a Parquet file of 22 columns (10 with small whole numbers, 4 with booleans, 8 with floats), and a second one in which a tenth of
-    all values are null."""
+    """Makes a Parquet file of 22 columns (10 with small whole numbers, 4 with booleans, 8 with floats), and a second file in which a tenth
+    of all values are null."""
     columns: dict[str, npt.NDArray[Any]] = {f"n{place}": rng.integers(0, 120, records) for place in range(10)}
     columns |= {f"b{place}": rng.random(records) < 0.5 for place in range(4)} | {
         f"x{place}": rng.random(records, np.float32) for place in range(8)

@@ -31,7 +31,7 @@ class Took:
     records: int
     seconds: float
     cpu_seconds: float | None
-    """None if most of the work is done by processes that outlive the run."""
+    """None if processes that outlive the run do most of the work."""
     peak_bytes: int
     written: int = 0
 
@@ -77,7 +77,7 @@ def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str
 
 
 def timed(command: Sequence[str]) -> Took:
-    """Runs one of our commands and measures all of it, start-up included, as one record."""
+    """Runs one of our commands and measures all of it, including start-up. The whole run counts as one record."""
     began = time.perf_counter()
     before = os.times()
     _, peak = watched(command, _environment(_OURS))

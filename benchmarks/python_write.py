@@ -1,8 +1,8 @@
-"""`make bench-write`: how fast `dataprep_io.write` is beside `dataprep run` of the same data from Parquet.
+"""`make bench-write`: how fast `dataprep_io.write` is, compared with `dataprep run` on the same data in Parquet.
 
-The data of each library is written in turns with the job, each time by a new process. Prints the medians and their ratios to the job. The
-shards of equal data must have equal bytes. The command fails if an Arrow table or a DataFrame of pandas is written at less than 0.9 times
-the speed of the job.
+The job and the writes of each library's data take turns, each time in a new process. Prints the medians and their ratios to the job. The
+shards of equal data must have equal bytes. The command fails if an Arrow table or a pandas DataFrame is written at less than 0.9 times the
+speed of the job.
 """
 
 import argparse
@@ -33,7 +33,7 @@ NAMES: Final[Mapping[str, str]] = {
     "iterator": "an iterator of dictionaries",
 }
 GOALS: Final[Mapping[str, float]] = {"arrow": 0.9, "pandas": 0.9}
-"""The lowest ratio to the job."""
+"""The lowest accepted ratio of a writer's speed to the job's speed."""
 _SHARES: Final = {"iterator": 0.1}
 """The share of the records that a slow writer gets."""
 _SEED: Final = 7
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ratio(runs: Mapping[str, Sequence[Took]], kind: str) -> float:
-    """Returns the median speed of a writer as a multiple of that of the job."""
+    """Returns the median speed of a writer as a multiple of the job's median speed."""
     return _per_second(runs[kind]) / _per_second(runs[JOB])
 
 

@@ -225,8 +225,10 @@ def _checked(state: _State) -> str:
 
 
 def _scattered(state: _State, here: Sequence[Contender]) -> list[Contender]:
-    """Returns the contenders whose runs vary too much for a reliable median, together with the first contender, with which all others are
-    compared."""
+    """Returns the contenders whose runs vary too much for a reliable median, and the first contender.
+
+    All others are compared with the first.
+    """
     runs = {name: found for name, found in state.runs.items() if name not in state.faults}
     scattered = {name for name, found in runs.items() if found.spread > _SCATTERED}
     return [each for each in here if each.name in scattered or each is here[0]] if scattered else []

@@ -1,6 +1,6 @@
 """`make bench-start`: the processor time of a worker pod from its start to its first read of input.
 
-Each start runs the command of a pod's container, with byte code as in the image, on a plan that was made before. An audit hook ends the
+Each start runs the command of a pod's container, with byte code as in the image, on a plan that was made in advance. An audit hook ends the
 process when it opens its input. The process that watches the pod's working process is counted too. The medians are printed, and the command
 fails if one of them is over the limit.
 """

@@ -17,8 +17,11 @@ PARQUET: Final[Mapping[str, Any]] = {"parquet": {"uris": ["INPUT/table.parquet"]
 
 @dataclass(frozen=True)
 class Against:
-    """An output that is compared with the complete input. The outputs of peers aren't enough for this comparison, because slow peers get
-    only a share of the input. Input and output are read by libraries alone."""
+    """An output that is compared with the complete input.
+
+    It isn't enough to compare outputs with those of peers, because slow peers get only a share of the input. Only third-party libraries
+    read the input and the output.
+    """
 
     output: str
     """The kind of the output, which selects a function of `peers/reading_back.py`."""
@@ -53,8 +56,8 @@ class Workload:
     against: Against | None = None
     """The output that is compared with the input itself."""
     twice: bool = False
-    """Whether a run does its work once before its clock starts. This way, the memory is already allocated when short work in memory (a
-    tenth of a second) is measured."""
+    """Whether a run does its work once before its clock starts, so that memory is already allocated. Set for work in memory that takes only
+    about a tenth of a second."""
     prepare: Contender | None = None
     """The step that makes the contenders' input from the data, if the input isn't the data itself."""
     server: str = ""

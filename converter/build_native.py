@@ -1,5 +1,5 @@
 """Builds the C parts of `dataprep_converter.core` next to their sources, with this machine's compiler ($CC, or cc). pip and the Dockerfile
-run it.
+run this module.
 
 The library is named after the digest of its sources, so that a library of another version is never loaded. Fails if there is no compiler.
 """

@@ -10,7 +10,7 @@ from packaging.tags import platform_tags
 
 
 class NativeHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Builds the C libraries. A wheel that contains them works only on this platform; a wheel without them works on all platforms."""
+    """Builds the C libraries. A wheel with C libraries works only on this platform; a wheel without C libraries works on all platforms."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before a build."""

@@ -9,8 +9,8 @@ import pytest
 def skip_without(available: object, what: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test unless `available` is true.
 
-    In CI, which has everything that tests need, the test runs and fails instead. Otherwise, a test that no longer runs there would go
-    unnoticed.
+    CI has everything that tests need, so there the test always runs, and fails if something is missing. If it were skipped there, nobody
+    would notice.
     """
     return pytest.mark.skipif(not available and not _in_ci(), reason=what)
 

@@ -29,13 +29,13 @@ settings.load_profile("shared")
 ROOT = Path(__file__).resolve().parent.parent
 # Programs from the virtual environment, such as Go, are used if the machine itself doesn't have them. The Makefile does the same.
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-# Hundreds of processes import the same modules, so the modules' byte code is kept, even if the environment says otherwise.
+# Hundreds of processes import the same modules, so keep the modules' byte code, even if the environment forbids it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _LAST = ("store", "interop", "cluster")
 _THRESHOLDS = (20_000, 20, 20)
-"""How many objects the garbage collector awaits. With Python's own thresholds, it does a twentieth of all tests' work."""
+"""The thresholds of the garbage collector. With Python's own thresholds, it takes a twentieth of the tests' time."""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,9 +1,10 @@
 """How several pytest processes share the tests: which process runs which file, and when the processes start.
 
-Each process starts its own store servers and imports TensorFlow itself. Each of the two costs at least ten seconds of processor time, so
-files with the same needs stay together: one process takes the files with store tests, and another takes those with tests of third-party
-readers. A process that has none of its own files left takes any other file, so that all processes end at the same time. The store tests
-begin with those on HDFS, because its servers cost the most. So the files that are left for other processes at the end don't need HDFS.
+Each process starts its own store servers and imports TensorFlow itself. The servers and the import each cost at least ten seconds of
+processor time, so files with the same needs stay together: one process takes the files with store tests, and another process takes the
+files with tests of third-party readers. A process that has none of its own files left takes any other file, so that all processes end at
+about the same time. HDFS servers cost the most, so the process for store tests begins with the files that use HDFS. Then the files that are
+left for other processes at the end don't need HDFS.
 """
 
 import functools
@@ -30,7 +31,7 @@ _TOGETHER: Final = (ON_STORES, ("tests/interop/",))
 _ON_HDFS: Final = re.compile(r"\b(?:hdfs_cluster|PLACES|remote: Place)\b|hdfs_lane\b|places import (?:\([^)]*|.*)\bhdfs\b")
 """Text that a file contains if it uses the HDFS that a process's tests share."""
 _COLLECTION_SECONDS: Final = 180.0
-"""The longest time that the other processes wait, in case the first process has died."""
+"""The longest time that the other processes wait for the first process, which might have died."""
 _COLLECTED: Final = pytest.StashKey[Path]()
 """The file that the first process makes when it has finished collecting."""
 
@@ -61,7 +62,7 @@ def next_file(files: Iterable[str], process: int) -> str:
 
 @functools.cache
 def on_hdfs(file: str) -> bool:
-    """Whether a file's tests use the HDFS that a process's tests share."""
+    """Whether the file's tests use the HDFS that all tests of a process share."""
     return _ON_HDFS.search((_TESTS.parent / file).read_text(encoding="utf-8")) is not None
 
 

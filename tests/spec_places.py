@@ -110,7 +110,7 @@ FORMS: Final = (
     f"s3://user:{MARK}@bucket/x",
     f"https://127.0.0.1:1/x?X-Amz-Signature={MARK}&password={MARK}",
 )
-"""Texts with a credential, as users might write them into a wrong field. The first form has no scheme and is tested only in messages."""
+"""Texts with a credential that users might write into the wrong field. The first form has no scheme and is tested only in messages."""
 
 
 def leaks(text: str | bytes) -> bool:

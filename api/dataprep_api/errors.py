@@ -21,7 +21,7 @@ class ApiError(Error):
 
 @dataclass(frozen=True)
 class Fault:
-    """One error in a spec: its field path and what was expected there."""
+    """One error in a spec: the path of the field, and what was expected there."""
 
     path: str
     message: str

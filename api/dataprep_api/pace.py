@@ -19,7 +19,10 @@ STEP_SECONDS: Final = 1.0
 STEPS: Final = 15
 """The number of small steps after a cut. If the rate is near the store's limit, the store refuses requests again within these steps."""
 LATER_STEP: Final = 1.1
-"""The factor of all later steps. By then, the rate is far below the store's limit, or something else slows the senders down."""
+"""The factor of all later steps.
+
+If the small steps caused no refusal, the rate is far below the store's limit, or something else slows the senders down.
+"""
 
 LOWEST_RATE: Final = 0.1
 HIGHEST_RATE: Final = 1e6

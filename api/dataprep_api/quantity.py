@@ -10,7 +10,10 @@ RESOURCE_PATTERN = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$
 LARGEST = Decimal(2**63 - 1)
 """The largest amount in Kubernetes. Larger amounts count as this one."""
 _MOST_DIGITS = 100
-"""Larger exponents are cut to this size: with at most 64 characters, the value is above LARGEST or practically 0 anyway."""
+"""Larger exponents are cut to this size.
+
+A quantity has at most 64 characters, so with such an exponent, its value is above LARGEST or practically 0.
+"""
 _SUFFIXES = (
     {"": Decimal(1)}
     | {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}

@@ -69,7 +69,7 @@ def _place_of(root: type[BaseModel], location: Sequence[int | str], document: ob
         present = [path for path in below if _is_mapping(document, path)]
         if present:
             return _belongs(present[0], word)
-        # The document has none of these mappings. Suggest those that would be direct children of the mapping that contains the field.
+        # The document has no mapping with this field. Suggest mappings that would be direct children of the mapping with the unknown field.
         children = [str(path[-1]) for path in below if len(path) == len(location)]
         if len(children) == 1 and length == len(location) - 1:
             return _belongs((*around, children[0]), word)

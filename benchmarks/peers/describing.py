@@ -18,8 +18,10 @@ _LINES = csv.WriteOptions(include_header=False, delimiter=" ")
 
 
 def statistics(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Returns the least and greatest value of each column, and the mean, deviation and histogram of a sample of its values. For whole
-    numbers it also counts each value of the sample."""
+    """Returns the least and greatest value of each column, and the mean, deviation and histogram of a sample of its values.
+
+    For whole numbers, also counts how often each value occurs in the sample.
+    """
     every = max(1, table.num_rows // _LOOKED_AT)
     return [_described(column, every) for column in table.columns]
 

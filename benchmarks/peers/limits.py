@@ -18,7 +18,7 @@ from clocked import clocked
 _PIECE = 1 << 20
 _IN_CACHE = 256 << 10
 _GATHERED = 256
-"""The number of rows that are digested and written at once. These are so few rows that their bytes stay in the cache."""
+"""The number of rows that are digested and written at once. It is so small that the rows' bytes stay in the cache."""
 
 
 def files(folder: Path) -> list[Path]:
@@ -35,7 +35,7 @@ def cat(found: list[Path], output: Path) -> int:
 
 
 def read(found: list[Path], records: int) -> int:
-    """Reads every byte into one buffer. Returns `records`, the number of records that the other contenders convert."""
+    """Reads every byte into one buffer. Returns `records`: the number of records that other contenders convert from these bytes."""
     buffer = bytearray(_PIECE)
     for path in found:
         with path.open("rb", buffering=0) as source:

@@ -251,7 +251,7 @@ def plan_far(job: DataPrepJob, store: FarFiles) -> int:
 
 
 class SlowFiles(FileStore):
-    """Local files, each of which is opened with a delay of 2 ms."""
+    """Local files. Opening a file takes an additional 2 ms."""
 
     def open(self, uri: str) -> FileInput:
         """See `Store`."""

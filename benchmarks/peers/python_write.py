@@ -2,8 +2,8 @@
 
 python_write.py job|arrow|pandas|polars|numpy|duckdb|iterator INPUT OUTPUT RECORDS
 
-The data is in memory before the clock starts, except that an iterator makes its dictionaries while they are written, and that the job reads
-its file. All write shards of the same number of records in two processes or threads.
+The data is in memory before the clock starts, with two exceptions: an iterator makes its dictionaries while the data set is written, and
+the job reads its file. Every variant writes shards of the same number of records, in two processes or threads.
 """
 
 import sys
@@ -70,7 +70,7 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
     data = DATA[kind](table)
     del table
     with tempfile.TemporaryDirectory() as folder:
-        dp.write(pa.table({"n": [1]}), folder, mode="overwrite")  # imports what the first write imports
+        dp.write(pa.table({"n": [1]}), folder, mode="overwrite")  # imports what the first write would import
     clocked(lambda: dp.write(data, output, shard_records=shards, workers=_WORKERS).records)
 
 

@@ -4,7 +4,8 @@
 
 The kinds are the keys of READERS and BATCHES. Equal digests mean that the records have equal keys, types, values and order. For `shuffled`,
 the order has a digest of its own. JPEG decoders differ in the last bits of a pixel, so for decoded images some values of each image are
-printed instead of a digest. Some kinds read a workload's input with libraries alone, to check that the output has the same digest.
+printed instead of a digest. Some kinds read a workload's input, with third-party libraries only, to check that the output has the same
+digest.
 """
 
 import gzip
@@ -165,7 +166,7 @@ READERS: Mapping[str, Callable[[Path], Iterable[bytes]]] = {
     "uploaded": _uploaded,
     "object": _object,
 }
-"""Maps a kind to the function that reads it record by record."""
+"""Maps a kind to the function that reads outputs of this kind record by record."""
 
 
 def _message(name: str) -> Callable[[bytes], bytes]:
@@ -185,7 +186,7 @@ FORMS: Mapping[str, Callable[[], Callable[[bytes], bytes]]] = {
     "sequences": lambda: _message("SequenceExample"),
     "recordio": _sagemaker_record,
 }
-"""Maps a kind to a function that makes a canonical form of a record, because libraries write the keys in any order."""
+"""Maps a kind to a function that converts a record to a canonical form, because libraries write a record's keys in any order."""
 
 
 def _raw(output: Path) -> Iterator[Piece]:
@@ -270,11 +271,11 @@ def _plain(path: Path) -> npt.NDArray[np.uint8]:
 
 
 BATCHES: Mapping[str, Callable[[Path], Iterable[Piece]]] = {"raw": _raw, "columns": _columns, "digits": _digits, "idx": _idx}
-"""Maps a kind to the function that reads it in batches, so that millions of records take seconds."""
+"""Maps a kind to the function that reads outputs of this kind in batches, so that reading millions of records takes only seconds."""
 
 
 def told(record: bytes) -> list[float]:
-    """Returns a few values of a decoded image. The image consists of the float16 values at the end of its record."""
+    """Returns a few values of a decoded image. The float16 values at the end of a record are the image."""
     values = np.frombuffer(record[-(len(record) // 2 * 2) :], np.float16).astype(np.float64)
     return [round(float(value), 2) for value in values[-_EVERY::-_EVERY]]
 
@@ -337,7 +338,10 @@ class Found:
                 self.digests[self.records] = digest.hexdigest()
 
     def _digest_within(self, digest: Any, before: int, piece: bytes, counts: list[int]) -> None:
-        """Computes the digests of the records up to each of `counts` that is within a batch, whose records have equal sizes."""
+        """For each of `counts` that falls within a batch, computes the digest of the records up to there.
+
+        The batch's records have equal sizes.
+        """
         for count in counts:
             if before < count < self.records:
                 some = digest.copy()

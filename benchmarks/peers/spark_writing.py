@@ -1,5 +1,5 @@
-"""Writes a DataFrame in Spark's memory, on two cores: with `dataprep_spark` as TFRecord, with Spark as Parquet, or with TensorFlow's output
-format for Hadoop as TFRecord.
+"""Writes a DataFrame that Spark holds in memory, on two cores: with `dataprep_spark` as TFRecord, with Spark as Parquet, or with
+TensorFlow's output format for Hadoop as TFRecord.
 
 spark_writing.py dataprep|parquet|hadoop INPUT OUTPUT RECORDS [JARS]
 """

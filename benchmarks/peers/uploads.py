@@ -33,7 +33,7 @@ def pieces(file: Path) -> Iterator[bytes]:
 
 
 def ours() -> Callable[[Path], object]:
-    """Returns a function that uploads a file with our store, in the same way as a shard is written."""
+    """Returns a function that uploads a file with our store, just as a shard is written."""
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.stores import StoreSettings
 

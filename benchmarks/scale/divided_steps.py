@@ -1,4 +1,4 @@
-"""The measurements of the steps that divide the reading of a source among pods: the scan of text, and the first round of a shuffle.
+"""Measures the steps in which several pods share the reading of a source: the scan of text, and the first round of a shuffle.
 
 Each function runs in a process of its own (`measured_process`), so the memory of that process is its own.
 """
@@ -18,7 +18,7 @@ from dataprep_converter.steps.conversion.shuffle import shuffle_task, shuffle_ta
 from dataprep_converter.steps.kinds import kind_of
 
 _ONE_POD: Final[Fields] = {"workers": {"parallelism": 1}}
-"""Only one pod scans at a time, so the parts are as large as possible."""
+"""Fields of the spec: only one pod scans at a time, so the parts are as large as possible."""
 
 
 def divide_source(disk: str, kind: str, count: int) -> Figures:

@@ -114,7 +114,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What the measurements say about each file, sample, MiB and shard."""
+    """The measured costs of each file, sample, MiB and shard."""
 
     results: Results
 

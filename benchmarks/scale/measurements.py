@@ -66,7 +66,10 @@ def plan(disk: str, kind: str, count: int, fields: Fields) -> Figures:
 
 
 def work(disk: str, kind: str, count: int, fields: Fields, *, most_shards: int | None) -> Figures:
-    """Makes `most_shards` shards in the middle of a stored plan or, if `most_shards` is None, all shards of a task in the middle."""
+    """Makes `most_shards` shards in the middle of a stored plan.
+
+    If `most_shards` is None, makes all shards of a task in the middle of the plan.
+    """
     access = access_to(Path(disk), kind, count)
     figures: Figures = {}
     with timed(figures, "load"):

@@ -1,4 +1,4 @@
-"""What the measurements share: jobs over played files, and figures."""
+"""Code that the measurements share: jobs that read played files, and figures."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def spec_of(kind: str, output: str, fields: Fields) -> DataPrepJobSpec:
 
 
 def access_to(disk: Path, kind: str, count: int, *, server: Mapping[str, str] | None = None) -> PlayedAccess:
-    """Returns the access to `count` played files. Written objects are below the folder `disk`, or on an S3 server."""
+    """Returns a `PlayedAccess` to `count` played files. Objects are written below the folder `disk`, or to an S3 server."""
     files, _ = KINDS[kind]
     computed: dict[str, ComputedFiles] = {f"{INPUT}/": files(count)}
     settings = (

@@ -26,7 +26,7 @@ _BLOCK: Final = 1024
 def report_of(shard: Shard, *, like: ShardReport, entry: Entry, index: Entry) -> ShardReport:
     """Returns the report of a shard. `entry` and `index` are the entries of the shard and of its index.
 
-    The statistics are copied from the report `like`. The shard has an index only if `like` has one.
+    The statistics are copied from the report `like`. The shard has an index only if the shard of `like` has one.
     """
     sha256 = hashlib.sha256(shard.file.encode()).hexdigest()
     update: dict[str, Any] = {"number": shard.number, "split": shard.split, "file": shard.file, "pin": entry.pin}
@@ -83,7 +83,7 @@ class _Shards:
 
 
 class _Reports:
-    """The reports in a pack, and the bundles, each of which is a part of the pack. Only the requested reports are in memory."""
+    """The reports in a pack, and their bundles. Each bundle is a part of the pack. Only the requested reports are in memory."""
 
     def __init__(self, head: PlanHead, folder: Path) -> None:
         self._run_id = head.run_id

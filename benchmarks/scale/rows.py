@@ -1,4 +1,4 @@
-"""The rows of the benchmark: what is measured, with which sizes, and the limits of the figures."""
+"""The rows of the benchmark: what is measured, at which sizes, and which limits the figures have."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ _SHUFFLE: Final[Fields] = {"shuffle": {"seed": 1}}
 
 @dataclass(frozen=True)
 class Bench:
-    """A folder for the stores of the measurements, and the plans in it."""
+    """A folder for the stores of the measurements, and the plans that are already in this folder."""
 
     folder: Path
     seconds: float
@@ -42,7 +42,7 @@ class Bench:
         return self.measured("divide_source", disk=str(self.fresh()), kind=kind, count=count)
 
     def scan(self, kind: str, count: int) -> Figures:
-        """Scans one part of a job's source."""
+        """Scans one part of a job's source, in another process."""
         return self.measured("scan", disk=str(self.fresh()), kind=kind, count=count)
 
     def merge(self, kind: str, count: int) -> Figures:

@@ -1,1 +1,1 @@
-"""Measures how the time of a scan falls with the number of its pods, behind a store that limits the speed of each connection."""
+"""Measures how much faster a scan gets with more pods, if the store limits the speed of each connection."""

@@ -1,12 +1,12 @@
 """`make bench-scan`: how long 1, 2, 4 and 8 scan pods take to plan 4 GiB of CSV behind a store with 10 MB/s for each connection.
 
-The store is versitygw, behind a proxy that limits each connection. The pods are processes that run the pods' commands with the memory limit
-of a pod, and as many at a time as a Job with this `parallelism` would run. All of them run on the same cores as the store. The time is that
-of the plan pod, which lists the input, of the scan pods and of the merge pod, from the start of their processes.
+The store is versitygw, behind a proxy that limits each connection. The pods are processes that run the pods' commands with a pod's memory
+limit. As many of them run at a time as in a Job with this `parallelism`. All of them run on the same cores as the store. The time is that
+of the plan pod (which lists the input), the scan pods and the merge pod together. It includes starting the processes.
 
-A pod reads several files at the same time, and some of them over several connections. So by default, the pods are set to use one connection
-each: they have the memory for one file at a time, and the job limits its requests. `--connections many` measures pods with the chart's
-memory limit.
+A pod reads several files at the same time, and some of them over several connections. So by default, the pods are restricted to one
+connection each: their memory suffices for one file at a time, and the job limits its requests. `--connections many` measures pods with the
+chart's memory limit.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _BUCKET: Final = "scan"
 _FILE_BYTES: Final = 64 << 20
 _MIB: Final = 1 << 20
 _LEAST: Final = 0.85
-"""The command fails if more pods reach less than this share of a linear speed-up."""
+"""The command fails if several pods reach less than this share of a linear speed-up."""
 _ONE_FILE_BYTES: Final = 128 * _MIB
 _DEFAULT_BYTES: Final = 2048 * _MIB
 """The memory limit of a converter pod in the chart."""
@@ -51,7 +51,7 @@ class Measured:
     cpu: float
     """The processor time of all processes, without the store's."""
     connections: float
-    """The number of connections over which the store sent at full speed during the scan, on average for each pod."""
+    """The average number of connections per pod over which the store sent at full speed during the scan."""
     most_connections: int
     """The largest number of connections over which the store sent at the same time."""
     run_id: str
@@ -165,7 +165,7 @@ class Bench:
 
 
 def _write_files(server: S3Server, count: int) -> None:
-    """Writes CSV files of 64 MiB. They are links to one file, so they take the space of one."""
+    """Writes CSV files of 64 MiB. All of them are links to one file, so together they take the space of one file."""
     row = b"%07d,a product with a name of medium length,19.99,true\n"
     rows = b"".join(row % number for number in range(_FILE_BYTES // len(row % 0)))
     server.make_bucket(_BUCKET)

@@ -1,6 +1,6 @@
 """Runs the command of a pod in a process with the memory limit of the pod: `python -m benchmarks.scan_pods.pod BYTES COMMAND...`.
 
-The image has no pandas. Here it is installed for the tests, and pyarrow would import it, which takes 0.2 s.
+The image has no pandas. This environment has pandas for the tests, so it is hidden here: pyarrow would import it, which takes 0.2 s.
 """
 
 import sys
@@ -10,7 +10,7 @@ from types import ModuleType
 
 
 class _WithoutPandas:
-    """A finder of modules for which pandas isn't installed."""
+    """A module finder that hides pandas."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Raises ModuleNotFoundError for pandas. Leaves other modules to the other finders."""

@@ -13,10 +13,10 @@ _CHUNK: Final = 256 << 10
 
 
 class SlowProxy:
-    """Passes all bytes on. The server's bytes pass each connection with at most `bytes_per_second`.
+    """Passes all bytes on.
 
-    The speed is that since the client's latest bytes. So a server or a thread of this proxy that was late on a busy machine catches up, but
-    an idle connection saves nothing for later.
+    On each connection, the server's bytes pass at `bytes_per_second` or less, on average since the client's latest bytes. So if the server
+    or a thread of this proxy falls behind on a busy machine, it can catch up. But a connection that has been idle gets no extra speed.
     """
 
     def __init__(self, port: int, *, bytes_per_second: float) -> None:
@@ -44,7 +44,7 @@ class SlowProxy:
         self._listener.close()
 
     def reset(self) -> None:
-        """Begins to count again."""
+        """Resets the counts."""
         with self._lock:
             self.most_sending = self.bytes = 0
 
@@ -86,7 +86,7 @@ class _Connection:
     client: socket.socket
     server: socket.socket
     requested_at: float = 0.0
-    """When the client's latest bytes came."""
+    """The time at which the client's latest bytes arrived."""
 
     def pass_requests_on(self) -> None:
         """Passes on everything that the client sends."""

@@ -37,8 +37,8 @@ _IMPORTS: Final = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
     "import dataprep_converter.steps.conversion.convert_work, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
-"""Ends with `os._exit`, so that the end of the process isn't measured. A normal exit would take 0.1 s to free the libraries' objects, but a
-pod has frozen these objects by then (`allocator.py`)."""
+"""Ends with `os._exit`, so that the end of the process isn't measured. A normal exit would take 0.1 s to free the libraries' objects. A pod
+doesn't spend this time, because it has frozen these objects by then (`allocator.py`)."""
 _SMALL_JOB: Final = (
     *("-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml")),
     *("--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),

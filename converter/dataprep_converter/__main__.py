@@ -1,8 +1,8 @@
 """Runs the command `dataprep`, also as `python -m dataprep_converter`.
 
 This module is separate from the commands because it must load instantly: Ctrl-C while modules load must not print a traceback. So even
-standard library modules are imported where the interrupt is caught. An interrupted import can raise any error, so any error after Ctrl-C is
-treated as the interrupt.
+standard library modules are imported inside the block that catches the interrupt. An interrupted import can raise any error, so any error
+after Ctrl-C is treated as the interrupt.
 """
 
 import os

@@ -29,37 +29,37 @@ from dataprep_frames.rows import Rows, RowsReader
 from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, remove_folder
 
 _FILE_BITS: Final = 20
-"""The number of a file of a partition is placed above this many bits for the partition's number."""
+"""A shard's index has this many low bits for the number of the partition. The higher bits number the files of the partition."""
 _MANY: Final = 1 << 62
 """Stands for the number of rows of a partition, which isn't known before the rows have been written."""
 
 
 @dataclass(frozen=True)
 class WrittenPartition:
-    """What a successful attempt of a task tells the driver."""
+    """What a successful attempt of a task reports to the driver."""
 
     partition: int
     attempt: str
     reports: tuple[bytes, ...] = ()
     """The reports of the files, in the order of their rows."""
     columns: PartColumns | None = None
-    """The columns of the rows. The driver needs them if it hasn't known them before."""
+    """The columns of the rows. The driver needs the columns if it didn't know them before the tasks began."""
 
 
 @in_words_of_engine
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
     """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
 
-    Raises BadSpec for columns that can't be written, BadData naming the row if a row can't be stored as the format's rules demand, and
-    OutputLost or NotWhole if the driver has begun its commit or can't succeed any more.
+    Raises BadSpec for columns that can't be written, and BadData, which names the row, for a row that breaks the format's rules. Raises
+    OutputLost if the driver has begun its commit, and NotWhole if the commit can no longer succeed.
     """
     if write.is_skipped:
         return WrittenPartition(partition, attempt)
     number = write.first_partition + partition
     if number >> _FILE_BITS:
         raise BadSpec(
-            f"A data set that {write.engine.name} writes has at most {1 << _FILE_BITS:,} {write.engine.part}s, those of earlier appends "
-            f"included. Use {write.engine.fewer} to have fewer.",
+            f"A data set that {write.engine.name} writes can have at most {1 << _FILE_BITS:,} {write.engine.part}s, including those of "
+            f"earlier appends. Use {write.engine.fewer} to get fewer.",
         )
     columns = None
     if write.schema is None:

@@ -1,5 +1,8 @@
-"""The columns of a write. Either the driver knows them before the tasks begin, or each task takes those of its rows, and the driver compares
-the columns of all tasks before it publishes anything."""
+"""The columns of a write.
+
+Either the driver knows the columns before the tasks begin, or each task takes the columns of its own rows. In the second case, the driver
+compares the columns of all tasks before it publishes anything.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +54,7 @@ def with_columns(write: Write, schema: pa.Schema) -> Write:
 
 
 def first_rows(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
-    """Returns the first batch that has rows, or None, and all batches from this one on."""
+    """Returns the first batch that has rows, or None, and an iterator over this batch and all later ones."""
     coming = iter(batches)
     first = next((batch for batch in coming if batch.num_rows), None)
     return first, coming if first is None else chain([first], coming)
@@ -85,7 +88,10 @@ def _difference(write: Write, one: PartColumns, other: PartColumns) -> str:
 
 
 def check_columns(write: Write, existing: Mapping[str, object]) -> None:
-    """Raises BadSpec if the columns of the data set to which the rows are appended differ. `existing` is its reader's state."""
+    """Raises BadSpec if the rows' columns differ from those of the data set to which the rows are appended.
+
+    `existing` is the state of that data set's reader.
+    """
     if existing != write.state:
         there, here = (_described(state) for state in (existing, write.state))
         raise BadSpec(

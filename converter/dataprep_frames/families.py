@@ -11,7 +11,10 @@ _types: Any = pa.types  # the stubs know only some of the types that each functi
 
 
 def may_become(there: Any, kind: Any) -> bool:
-    """Whether values of the type `there` mean the same as values of type `kind`. Arrow also parses texts as numbers, for example."""
+    """Whether values of the type `there` mean the same as values of type `kind`.
+
+    Arrow's conversions aren't a good guide: for example, Arrow also parses strings as numbers.
+    """
     if _types.is_null(there):
         return True
     if is_list(there) and is_list(kind):

@@ -1,4 +1,4 @@
-"""Puts messages of the converter, which speak of jobs and their fields, into the words of an engine."""
+"""Rewords the converter's messages for the users of an engine: the converter's own wording mentions jobs and their fields."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +30,7 @@ def in_words_of(engine: Engine) -> Iterator[None]:
 
 @contextmanager
 def in_words(patterns: Iterable[tuple[str, str]]) -> Iterator[None]:
-    """Replaces what the patterns match in the messages of errors."""
+    """Replaces, in the messages of errors, the text that the patterns match."""
     try:
         yield
     except ConvertError as exc:
@@ -53,7 +53,7 @@ def in_words_of_engine(function: Callable[Concatenate[_T, _P], _R]) -> Callable[
 
 
 def _words(engine: Engine) -> list[tuple[str, str]]:
-    """Returns patterns, and the texts that replace what they match."""
+    """Returns pairs of a pattern and the string that replaces its matches."""
     writer = re.escape(engine.writer)
     never = f", and the save mode is errorifexists or ignore. Use {engine.overwrite}, or choose another URI"
     return [

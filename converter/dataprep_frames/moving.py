@@ -26,11 +26,11 @@ class Move:
     size: int
     sha256: str
     pin: str | None
-    """The pin in the attempt's folder. Tasks report no pins of companions."""
+    """The pin in the attempt's folder. None for companions, whose pins tasks don't report."""
 
 
 class Mover:
-    """Moves files of attempts into an output folder. Discards the copies that haven't become visible in the end."""
+    """Moves files of attempts into an output folder. At the end, discards the copies that haven't become visible."""
 
     def __init__(self, folder: RunFolder, access: Access) -> None:
         self._folder = folder
@@ -58,10 +58,10 @@ class Mover:
             pass
 
     def copy_ahead(self, moves: Iterable[Move]) -> None:
-        """On a store that can't move files, sends copies of them, which aren't visible yet.
+        """On a store that can't move files, sends copies of the files, without making the copies visible.
 
-        Called after the folder was claimed, because this discards all uploads, and before `_SUCCESS` is removed. So the earlier data set
-        stays readable while the files are copied.
+        Called after the folder was claimed, because a claim discards all uploads. Called before `_SUCCESS` is removed, so that the earlier
+        data set stays readable while the files are copied.
         """
         if isinstance(self._store, MovesFiles):
             return
@@ -74,7 +74,7 @@ class Mover:
             pass
 
     def make_room(self, moves: Sequence[Move]) -> None:
-        """On a store that moves files, makes their folders, and removes files of replaced runs with their names."""
+        """On a store that moves files, makes the target folders, and removes files of replaced runs that already have the target names."""
         if not isinstance(self._store, MovesFiles):
             return
         present = {path for path, _ in (*self._folder.visible(), *self._folder.indexes())}

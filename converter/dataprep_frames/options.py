@@ -1,4 +1,4 @@
-"""What the options of a read and of a write say, whatever engine they were given to."""
+"""The options of a read and of a write, in a form that is the same for all engines."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class ReadOptions:
     split_column: str | None = None
     """The name of the column with the split's name; None means that there is no such column."""
     job: str | None = None
-    """The file of a job whose `spec.stores` describe the stores; without it, the environment describes them."""
+    """The file of a job whose `spec.stores` describe the stores; without this file, the environment describes the stores."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class WriteOptions:
     """The options of a write."""
 
     spec: DataPrepJobSpec
-    """The job that would write the data set, if a data frame were a source."""
+    """The spec of the job that would write the data set, if a job could have a data frame as its source."""
     mode: Mode
     engine: Engine
     split: str = SPLIT
-    """The split of all rows, if there is no column with the splits' names."""
+    """The split of all rows, if no column contains the splits' names."""
     split_column: str | None = None
     job: str | None = None
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """For each column with numbers of classes, the names of the classes."""
+    """For each column of class numbers, the names of the classes."""
 
 
 def checked_split_name(name: object) -> str:
@@ -75,7 +75,10 @@ def checked_split_name(name: object) -> str:
 
 
 def found_name(name: str, names: Sequence[str]) -> str | None:
-    """Returns the column that users mean by a name, in any case, or None if there is none. A column with the same case comes first."""
+    """Returns the column that a user's name refers to, ignoring case, or None if there is none.
+
+    A column with exactly this name comes first.
+    """
     same = [each for each in names if each.casefold() == name.casefold()]
     return name if name in same else next(iter(same), None)
 
@@ -105,9 +108,10 @@ def check_format(name: str) -> None:
 
 
 def spec_of(engine: Engine, output: Mapping[str, Any], *, mode: Mode, nested: Sequence[str] | None) -> DataPrepJobSpec:
-    """Returns the job that would write the data set, if a data frame were a source. `output` is `spec.output` without `overwrite`.
+    """Returns the spec of the job that would write the data set, if a job could have a data frame as its source.
 
-    Raises BadSpec for fields that are unknown or have invalid values, and for names of files that contain the number of files.
+    `output` is `spec.output` without `overwrite`. Raises BadSpec for fields that are unknown or have invalid values, and for a template of
+    file names that contains the number of files.
     """
     output = {**output, "overwrite": _OVERWRITE[mode]}
     template = output.setdefault("fileName", names.extendable_template(output["format"]))
@@ -115,8 +119,8 @@ def spec_of(engine: Engine, output: Mapping[str, Any], *, mode: Mode, nested: Se
         del output["fileName"]
     elif "{shard" not in template or "{shards" in template:
         raise BadSpec(
-            f"fileName needs {{shard}} and can't have {{shards}}, got {template!r}: a data set that {engine.name} has written can be appended "
-            "to, and this changes the number of files."
+            f"fileName must contain {{shard}} but not {{shards}}, because the number of files changes when rows are appended to a data set "
+            f"that {engine.name} has written; got {template!r}."
         )
     document = {
         "apiVersion": API_VERSION,

@@ -1,4 +1,4 @@
-"""Makes the files of successful attempts shards of the plan: gives them their final names, and stores their reports."""
+"""Turns the files of successful attempts into shards of the plan: gives the files their final names, and stores their reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Placed:
 def as_shards(files: Sequence[WrittenFile], head: PlanHead, uri: str) -> list[Placed]:
     """Returns the files with the shards of the plan that they become.
 
-    Raises NotWhole if the final name of a file belongs to a shard of the data set that is extended, or to another of the files.
+    Raises NotWhole if the final name of a file is also that of another of the files, or of a shard of the data set that is extended.
     """
     every = shards(head)
     taken = {shard.file for shard in islice(every, head.earlier_shards)}

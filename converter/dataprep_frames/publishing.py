@@ -2,9 +2,9 @@
 
     attempts (hidden) ─▶ plan of the written files ─▶ OWNER ─▶ `_SUCCESS` removed ─▶ files moved ─▶ reports ─▶ commit step
 
-The plan is made when all rows are written, because only then the number of rows of each file is known. From then on, the data set is like
-that of any other job: the plan step claims the output folder, and the commit step of a conversion compares everything and writes the
-manifest and `_SUCCESS`. Files of unsuccessful attempts are never moved, and are removed.
+The plan is made after all rows have been written, because the number of rows in each file isn't known earlier. From then on, the data set
+is like that of any other job: the plan step claims the output folder, and a conversion's commit step checks everything, and writes the
+manifest and `_SUCCESS`. Files of unsuccessful attempts are removed without ever being moved.
 """
 
 import hashlib
@@ -89,8 +89,8 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
     """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped, or if no rows are
     appended to a finished data set.
 
-    `messages` has what the attempts have returned. None stands for an attempt whose message the engine doesn't have. `rows` is the number
-    of rows that the engine has passed to these attempts, if the engine tells it.
+    `messages` contains what the attempts have returned, or None for an attempt whose message the engine doesn't have. `rows` is the number
+    of rows that the engine has passed to these attempts, if the engine reports it.
 
     Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write` or if rows are missing, BadSpec
     if the tasks have different columns or if there are too many splits, and the errors of the plan step and of the commit step.
@@ -108,7 +108,10 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
     check_unchanged(write, folder)
     written = sum(file.report.records_in for file in files)
     if rows not in (None, written):
-        raise NotWhole(f"{write.engine.name} has passed {rows:,} rows to the {write.engine.part}s, but their files have {written:,}.")
+        raise NotWhole(
+            f"{write.engine.name} has passed {rows:,} rows to the {write.engine.part}s, but the files that they wrote contain {written:,} "
+            "rows."
+        )
     if not files:
         _remove_attempts(write, access)
         if write.mode == "append" and write.success is not None:
@@ -143,35 +146,38 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
         with folder.owned():
             place(placed, plan.sha256, folder, mover)
         result = convert_commit.commit(write.spec, plan=plan, access=access)
-    # An attempt that lost may have written a file while the commit step was removing the others.
+    # An unsuccessful attempt may have written a file while the commit step was removing the other files.
     _remove_attempts(write, access)
     return result.model_copy(update={"warnings": [*planned.result.warnings, *result.warnings]})
 
 
 def _hand_back(write: Write, folder: RunFolder, access: Access) -> None:
-    """Makes the run of the earlier data set the owner of the folder again, after a commit that has claimed it but changed nothing."""
+    """After a commit that has claimed the folder but changed nothing, makes the run of the earlier data set the folder's owner again."""
     folder.check_owner()
     if write.success is not None:
         OutputFolder(folder.uri, access).of_run(write.success.run_id).claim()
 
 
 def _each_part_once(engine: Engine, messages: Sequence[WrittenPartition | None]) -> list[WrittenPartition]:
-    """Returns the messages in the order of the parts. Raises NotWhole unless there is one for each part."""
+    """Returns the messages in the order of the parts. Raises NotWhole unless there is exactly one message for each part."""
     written = sorted((each for each in messages if each is not None), key=lambda each: each.partition)
     for each, following in pairwise(written):
         if each.partition == following.partition:
             raise NotWhole(
-                f"{engine.name} has named two successful attempts for {engine.part} {each.partition}, so its rows would be there twice."
+                f"{engine.name} has named two successful attempts for {engine.part} {each.partition}, so its rows would be in the data set "
+                "twice."
             )
     numbers = [each.partition for each in written]
     missing = next((number for number, found in enumerate(numbers) if number != found), len(numbers))
     if len(written) < len(messages) or (engine.is_numbered and missing < len(numbers)):
-        raise NotWhole(f"{engine.name} has named no successful attempt for {engine.part} {missing}, so its rows would be missing.")
+        raise NotWhole(
+            f"{engine.name} has named no successful attempt for {engine.part} {missing}, so its rows would be missing from the data set."
+        )
     return written
 
 
 def abort(write: Write) -> None:
-    """Removes the files of all attempts. What the commit has published or replaced stays."""
+    """Removes the files of all attempts. Files that the commit has published or replaced stay."""
     if not write.is_skipped:
         _remove_attempts(write, write.access())
 
@@ -186,7 +192,7 @@ def _remove_attempts(write: Write, access: Access) -> None:
 def _existing(write: Write, access: Access) -> ExistingDataSet | None:
     """Returns the data set to which the rows are appended, or None if there is none yet.
 
-    Raises NotWhole if there are files of a run that has replaced a data set, or made the first, without finishing it.
+    Raises NotWhole if there are files of an unfinished run, which was replacing a data set or making the first one.
     """
     if write.mode != "append":
         return None
@@ -204,7 +210,7 @@ def _existing(write: Write, access: Access) -> ExistingDataSet | None:
 
 
 def _check_splits(write: Write, existing: ExistingDataSet) -> None:
-    """Raises BadSpec if files of several splits would have equal names, because the names don't contain the split."""
+    """Raises BadSpec if files of different splits would have the same names, because the names don't contain the split."""
     splits = existing.base.head.split_names
     several = write.options.split_column is not None or splits != [write.options.split]
     fault = names.template_fault(write.template, several_splits=several, several_shards=True)
@@ -230,7 +236,7 @@ def _check_number_of_splits(write: Write, splits: Collection[str]) -> None:
 
 
 def _draft(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet | None, access: Access) -> ConversionDraft:
-    """Returns the draft of the data set that consists of these files, after those of the existing data set."""
+    """Returns the draft of the data set that consists of the existing data set's files, if any, followed by these files."""
     added = UnitTable.of([_unit(write, file) for file in files])
     units = added if existing is None else Growth(existing.base.units, added).all_units()
     tables = Tables(units=UnitsFile.of(units))

@@ -1,6 +1,6 @@
 """Reads a finished data set for an engine: its columns, its partitions, and the batches of a partition.
 
-The driver reads the manifest. Each partition has the entries of its shards, so the tasks read nothing but the shards.
+The driver reads the manifest. Each partition contains the manifest's entries for its shards, so the tasks read only the shards.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from dataprep_reader.shards import ShardLayout
 PARTITION_BYTES: Final = 128 << 20
 """Consecutive shards of a split are read together, up to this many bytes. Spark's own sources have the same limit by default."""
 _TYPED: Final = (ReadUnit.ROW_GROUPS, ReadUnit.RECORD_BATCHES)
-"""How files are read that store times, decimals and nested values in their own types."""
+"""How to read files that store times, decimals and nested values in their own types."""
 
 _arrow: Any = pa  # the stubs lack some functions
 
@@ -44,7 +44,7 @@ class Types:
     type_of: Callable[[Any, str], pa.DataType]
     """Returns the engine's type for values of an Arrow type. Raises BadSpec, naming the column, if there is none."""
     converted: Callable[[Any, Any], Any]
-    """Returns a column with a type that `type_of` has returned. Raises ArrowInvalid for a value that this type can't hold."""
+    """Converts a column to a type that `type_of` has returned. Raises ArrowInvalid for a value that this type can't hold."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,10 @@ class Source:
     """The columns in the engine's types: the requested features, then the split."""
 
     def partitions(self, manifest: Manifest, count: int = 1) -> list[Partition]:
-        """Returns the partitions of the requested splits, about `count` of about the same size. `manifest` is the complete one.
+        """Divides the requested splits into about `count` partitions of about the same size. `manifest` is the complete manifest.
 
-        There are more if a partition would have several splits, or more than PARTITION_BYTES in several shards.
+        There are more partitions if a partition would otherwise have several splits, or several shards that together exceed
+        PARTITION_BYTES.
         """
         wanted = self.options.splits
         indexes = {each.file: each for each in manifest.metadata if each.file.startswith(f"{names.INDEX}/")}
@@ -114,7 +115,7 @@ class Source:
 
     def _batches(self, partition: Partition, access: Access) -> Iterator[pa.RecordBatch]:
         features = [name for name in self.schema.names if name != self.options.split_column]
-        # A column that isn't needed is read if only the split is, because the number of records is needed.
+        # If only the split is requested, read another column too, to get the number of records.
         read = features or [self.manifest.features[0]["name"]]
         manifest = self.manifest.model_copy(update={"metadata": list(partition.indexes)})
         data_set = DataSet(self.options.uri, manifest, partition.files)
@@ -178,7 +179,7 @@ def open_source(options: ReadOptions, types: Types, settings: Iterable[StoreSett
 
 
 def _features_in_order(manifest: Manifest, uri: str, access: Access) -> list[str]:
-    """Returns the names of the features: as the data frame had them if an engine has written the data set, or else as the records have them."""
+    """Returns the names of the features: the data frame's names if an engine has written the data set, or else the records' names."""
     features = [feature["name"] for feature in manifest.features]
     if engine_of_content(manifest.content) is None:
         return features

@@ -1,4 +1,4 @@
-"""Notices that a data set was replaced while it was read, because a data frame must not mix the records of two data sets."""
+"""Detects that a data set was replaced while it was read. A data frame must not mix the records of two data sets."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,8 @@ from dataprep_converter.inputs.access import Access
 def check_not_replaced(uri: str, run_id: str, files: Iterable[ManifestFile], access: Access, cause: ConvertError | None = None) -> None:
     """Raises BadData unless these files of the data set of this run are still part of the data set at the URI.
 
-    Called after the files were read, or with the error that ended this. An extension keeps all earlier files, so it does no harm.
+    Called after the files were read, or with the error that ended the reading. An extension does no harm, because it keeps all earlier
+    files.
     """
     folder = OutputFolder(uri, access)
     try:
@@ -21,7 +22,7 @@ def check_not_replaced(uri: str, run_id: str, files: Iterable[ManifestFile], acc
         else:
             is_kept = success.run_id == run_id or _has_all(folder.manifest(success).files, files)
     except (NotWhole, NewerFormat) as exc:
-        # Another run's manifest may be removed while it is read.
+        # Another run's manifest may be removed while this function reads it.
         is_kept, cause = False, cause or exc
     if not is_kept:
         raise BadData(f"{uri} was replaced while it was read. Read it again.", uri=uri) from cause

@@ -1,4 +1,4 @@
-"""The rows of a partition: conforms the engine's batches, divides them into the rows of files, and passes them to the pipeline as a reader."""
+"""The rows of a partition: converts the types of the engine's batches, divides the rows among files, and is the pipeline's reader."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from dataprep_converter.sampling.units import Units
 from dataprep_frames.options import WriteOptions, checked_split_name
 
 _BATCH_BYTES: Final = 8 << 20
-"""Batches are cut to about this many bytes, as a reader's batches are."""
+"""Batches are cut to about this many bytes, like the batches of a reader."""
 
 _any: Any = pa  # the stubs lack some functions
 
@@ -60,7 +60,10 @@ def _check_column(field: "pa.Field[Any]", structs: StructRule, engine: Engine) -
 
 
 def has_void(kind: Any) -> bool:
-    """Whether the type is or contains the type of columns that have only nulls. Files can't tell what other values such a column has."""
+    """Whether the type is, or contains, the type of a column that has only nulls.
+
+    From a file with only nulls, nobody can tell what other values the column has.
+    """
     return bool(pa.types.is_null(kind)) or any(has_void(kind.field(place).type) for place in range(kind.num_fields))
 
 
@@ -76,7 +79,7 @@ class Rows:
     """The rows of a partition, in order."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: WriteOptions, *, most_in_batch: int) -> None:
-        """`schema` has the columns to write."""
+        """`schema` contains the columns to write."""
         self._schema = schema
         self._options = options
         self._most_in_batch = most_in_batch
@@ -136,12 +139,15 @@ class Rows:
 
 
 def _conformed(column: Any, kind: pa.DataType) -> Any:
-    """Returns the column with the type that the driver has seen. Only the time zone may differ, because tasks use the session's."""
+    """Returns the column with the type that the driver has seen.
+
+    Only the time zone may differ, because tasks use the session's time zone.
+    """
     return column if column.type.equals(kind) else column.cast(kind)
 
 
 class RowsReader(ArrowReader):
-    """A reader that yields the rows that it is given, whatever samples it is asked for."""
+    """A reader that yields the rows that it was given. It ignores which samples are requested."""
 
     of = "the options of the write"
 

@@ -35,21 +35,22 @@ class Write:
     settings: tuple[StoreSettings, ...]
     run_id: str
     inputs_sha256: str
-    """A random number, which makes the run id random: a data frame has no pins."""
+    """A random number. It makes the run id random, because a data frame has no pins."""
     schema: pa.Schema | None = None
     """The columns to write. None if only the tasks know them."""
     state: dict[str, Any] = field(default_factory=dict)
     """The reader's state: the columns as the pipeline sees them."""
     first_partition: int = 0
-    """The number of the first partition. Smaller numbers belong to earlier writes, if this write appends."""
+    """The number of the first partition. If this write appends, smaller numbers belong to earlier writes."""
     success: Success | None = None
-    """The `_SUCCESS` of the data set that the folder held when this write began. If it differs in the commit, the commit is refused."""
+    """The `_SUCCESS` of the data set that the folder held when this write began. If `_SUCCESS` has changed at the commit, the commit is
+    refused."""
     existing_state: dict[str, Any] | None = None
     """The reader's state of the data set to which this write appends."""
     existing_template: str | None = None
     """The template of the files' names in the data set to which this write appends."""
     is_skipped: bool = False
-    """Whether nothing is written, because the mode is `ignore` and there is a data set already."""
+    """Whether to write nothing, because the mode is `ignore` and there is already a data set."""
 
     @property
     def spec(self) -> DataPrepJobSpec:
@@ -116,7 +117,7 @@ def source_of(spec: DataPrepJobSpec) -> ArrowSource:
 
 
 def planned_write(options: WriteOptions, settings: Iterable[StoreSettings]) -> Write:
-    """Decides how a data frame is written, before a task begins. Its columns are decided later. Changes nothing in the store.
+    """Decides, before any task begins, how a data frame is written. The columns are decided later. Changes nothing in the store.
 
     Raises BadSpec for a store that can't be written, and OutputExists if the save mode is `errorifexists` and there is a data set.
     """

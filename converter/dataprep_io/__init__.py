@@ -7,7 +7,8 @@
         ...
     dp.Job("iris", source={"csv": {"uris": ["iris.csv"]}}, output={"uri": "/data/iris"}).run()
 
-docs/python.md describes all public names, which are those in `__all__`. This import loads none of the libraries that they need.
+docs/python.md describes all public names, which are those in `__all__`. Importing this package loads none of the libraries that these names
+need.
 """
 
 from importlib import import_module
@@ -88,5 +89,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Returns the public names, which are not yet attributes before their first use."""
+    """Returns the public names. A name becomes an attribute of this module only when it is first used."""
     return sorted(__all__)

@@ -13,7 +13,7 @@ from dataprep_api.errors import Error
 
 
 class ClusterError(Error):
-    """The API server can't be reached, or refuses a request. `status` is the HTTP status, or None without an answer."""
+    """The API server can't be reached, or refuses a request. `status` is the HTTP status, or None if there was no response."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)

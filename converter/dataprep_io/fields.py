@@ -1,4 +1,4 @@
-"""Names of fields: as keywords in Python (`file_name`), and as the API has them (`fileName`)."""
+"""Converts field names from Python's keywords (`file_name`) to the API's names (`fileName`)."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _INSTEAD: Final = {
     "provenance": "A row has no file that it comes from.",
     "table": "Write the rows to the table with a library for this table.",
 }
-"""For fields of `spec.output` that have no meaning for data from memory, what to do instead."""
+"""Fields of `spec.output` that have no meaning for data from memory, each with what to do instead."""
 
 _PARAMETERS: Final = (
     "classes",
@@ -34,11 +34,11 @@ _PARAMETERS: Final = (
     "split_column",
     "workers",
 )
-"""The named parameters of `write`, which a typo may mean."""
+"""The named parameters of `write`, one of which may have been misspelled."""
 
 
 def output_fields(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of `spec.output` that keywords of `write` set. Raises SpecError for an unknown one."""
+    """Returns the fields of `spec.output` that keywords of `write` set. Raises SpecError for an unknown keyword."""
     own = {"uri", "format", "version", *_INSTEAD}
     names = {name: field.alias or name for name, field in Output.model_fields.items() if name not in own}
     for name in keywords:
@@ -48,9 +48,9 @@ def output_fields(keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {names[name]: plain(value) for name, value in keywords.items()}
 
 
-# Any, because fields have values of every kind that YAML has.
+# Any, because a field can have any value that YAML can express.
 def plain(value: Any) -> Any:
-    """Returns a value as in YAML: models become the fields that were set, and paths become texts."""
+    """Returns a value as YAML would contain it: a model becomes a mapping of the fields that were set, and a path becomes a string."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if isinstance(value, os.PathLike):

@@ -1,4 +1,7 @@
-"""Shows the progress of a write or of a submitted job in a notebook. IPython is never imported: it is there if the program runs in a notebook."""
+"""Shows the progress of a write or of a submitted job in a notebook.
+
+This module never imports IPython: in a notebook, IPython has already been imported.
+"""
 
 import sys
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ from dataprep_reader.notebook import html_bar
 
 @dataclass(frozen=True)
 class Written:
-    """How far a write is. Nobody knows how long an iterator is, so there is no percentage before the end."""
+    """The progress of a write. An iterator's length isn't known in advance, so there is no percentage before the end."""
 
     shards: int
     records: int
@@ -23,14 +26,14 @@ class Written:
 
 
 class Bar:
-    """A bar in the output of a notebook's cell. Outside a notebook, it shows nothing."""
+    """A progress bar in the output of a notebook cell. Outside a notebook, nothing is shown."""
 
     def __init__(self) -> None:
         self._display = _display()
         self._handle: Any = None
 
     def show(self, progress: Any) -> None:
-        """Shows the progress, which has `_repr_html_`, instead of what was shown before."""
+        """Shows the progress in place of the earlier progress. `progress` must have a `_repr_html_` method."""
         if self._display is None:
             return
         if self._handle is None:
@@ -41,7 +44,7 @@ class Bar:
 
 # Any, because IPython isn't a dependency.
 def _display() -> Any:
-    """Returns IPython's function that shows objects, or None outside a notebook."""
+    """Returns IPython's `display` function, or None outside a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if ipython is None or getattr(shell, "kernel", None) is None:

@@ -74,21 +74,21 @@ def _described(name: str, function: Callable[..., Any]) -> str:
 
 
 def _code(name: str, function: Callable[..., Any]) -> str:
-    """Returns the signature as a block of code, with a line for each parameter if it is long."""
+    """Returns the signature as a code block. A long signature has one line for each parameter."""
     before = "async " if inspect.iscoroutinefunction(function) else ""
     signature = inspect.signature(function)
     parameters = [each.replace(annotation=_annotation(each.annotation)) for each in signature.parameters.values() if each.name != "self"]
     short = signature.replace(parameters=parameters, return_annotation=_annotation(signature.return_annotation))
     shown = f"{before}{name}{short}"
     if len(shown) > _WIDTH:
-        # The last part begins with the parenthesis that ends the parameters.
+        # The part after the parameters begins with the closing parenthesis.
         begin, end = shown.index("(") + 1, shown.rindex(")")
         shown = f"{shown[:begin]}\n{''.join(f'    {each},{chr(10)}' for each in _words(short))}{shown[end:]}"
     return f"```python\n{shown}\n```\n\n"
 
 
 def _words(signature: inspect.Signature) -> Iterator[str]:
-    """Yields the parameters, with `*` before the first one that must be named."""
+    """Yields the parameters, with `*` before the first keyword-only parameter."""
     has_star = False
     for each in signature.parameters.values():
         if each.kind is each.KEYWORD_ONLY and not has_star:
@@ -98,7 +98,7 @@ def _words(signature: inspect.Signature) -> Iterator[str]:
 
 
 class _Annotation:
-    """An annotation that is shown as it is written."""
+    """An annotation whose repr is its text, without quotes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -128,7 +128,7 @@ def _annotation(annotation: Any) -> Any:
 
 
 def _text(docstring: str | None) -> str:
-    """Returns a docstring as Markdown. Lines of a table of parameters become a list, and indented lines become code."""
+    """Returns a docstring as Markdown. The lines of a parameter table become a list, and indented lines become code."""
     lines: list[str] = []
     for line in inspect.cleandoc(docstring or "").splitlines():
         name, gap, rest = line.partition("  ")

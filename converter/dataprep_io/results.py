@@ -1,4 +1,4 @@
-"""What a write or a job has made."""
+"""The result of a write or of a job."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Result:
     """A finished data set."""
 
     uri: str
-    """The folder."""
+    """The data set's folder."""
     run_id: str
     manifest_uri: str
     records: int
@@ -27,10 +27,10 @@ class Result:
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each label, the names of the classes in the order of their numbers."""
     bad_records: int = 0
-    """The number of records that were left out because they are bad."""
+    """The number of bad records, which were left out."""
     warnings: tuple[str, ...] = ()
     is_reproducible: bool = True
-    """Whether the same job would make the same data set again. What `write` gets from memory can't be read again."""
+    """Whether the same job would make the same data set again. False for `write`, because data from memory can't be read again."""
 
     def open(self, **options: Any) -> "Reader":
         """Returns the reader of the data set. The options are those of `dataprep_io.open`."""
@@ -53,7 +53,7 @@ class Result:
 def of_commit(
     uri: str, commit: "CommitResult", plan: "PlanResult | None" = None, *, classes: Mapping[str, Sequence[str]] | None = None
 ) -> Result:
-    """Returns the result of a commit step. Without a plan, the data set was made from memory, and `classes` has the classes' names."""
+    """Returns the result of a commit step. If there is no plan, the data set was made from memory, and `classes` has the class names."""
     named = {label.feature: label.classes for label in plan.labels} if plan is not None else classes or {}
     return Result(
         uri=uri,
@@ -71,7 +71,7 @@ def of_commit(
 
 
 def of_manifest(uri: str, manifest_uri: str, manifest: "Manifest") -> Result:
-    """Returns the result that a data set's manifest describes. The data set was made from memory."""
+    """Returns the result that the manifest describes, for a data set that was made from memory."""
     return Result(
         uri=uri,
         run_id=manifest.run_id,
@@ -87,7 +87,7 @@ def of_manifest(uri: str, manifest_uri: str, manifest: "Manifest") -> Result:
 
 
 def of_status(status: "DataPrepJobStatus") -> Result | None:
-    """Returns the result in the status of a submitted job, or None if there is none."""
+    """Returns the result in the status of a submitted job, or None if the status has no result."""
     output = status.output
     if output is None or output.manifest_uri is None:
         return None

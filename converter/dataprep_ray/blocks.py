@@ -1,4 +1,4 @@
-"""The blocks of a write task as record batches with the same columns. Ray's own types become Arrow's."""
+"""Converts the blocks of a write task to record batches, all with the same columns. Ray's own types become Arrow's."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ from dataprep_frames.families import family, may_become
 from dataprep_frames.rows import has_void
 
 _OF_RAY: Final = "ray."
-"""The beginning of the names of Ray's own types."""
+"""The prefix of the names of Ray's own types."""
 _TENSORS: Final = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2")
 _RAGGED: Final = "ray.data.arrow_variable_shaped_tensor"
 _MOST_BYTES: Final = 1 << 30
@@ -24,10 +24,10 @@ _types: Any = pa.types
 
 
 def batches_of(tables: Iterable[pa.Table], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a write task with these columns, or with those of the first block that has rows.
+    """Yields the rows of a write task with the columns of `schema` or, if it is None, of the first block that has rows.
 
-    `schema` must have the types of `native_schema`. With it, a column that a block lacks is null. Raises BadSpec, naming the column, for a
-    block with other columns, and BadData for values that don't fit.
+    `schema` must have only types that `native_schema` returns. If `schema` is given, a column that a block lacks is filled with nulls.
+    Raises BadSpec for a block with other columns (the message names the column), and BadData for values that don't fit.
     """
     is_given = schema is not None
     for table in tables:
@@ -46,17 +46,18 @@ def batches_of(tables: Iterable[pa.Table], schema: pa.Schema | None) -> Iterator
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """Divides a block that is too large for texts and lists with 32-bit offsets."""
+    """Divides a block whose text and lists could be too large for 32-bit offsets."""
     rows = max(1, table.num_rows * _MOST_BYTES // max(_MOST_BYTES, table.nbytes))
     for first in range(0, table.num_rows, rows):
         yield table.slice(first, rows)
 
 
 def native_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns in Arrow's own types, without metadata. Raises BadSpec, naming the column, for a type that only Ray has.
+    """Returns the columns in Arrow's own types, without metadata. Raises BadSpec for a type that only Ray has; the message names the
+    column.
 
     Types that differ only in how Arrow stores their values, such as `string` and `large_string`, become the same type, because blocks from
-    pandas have others than blocks from files.
+    pandas and blocks from files store the same values in different types.
     """
     names = list(schema.names)
     repeated = next((name for name in names if names.count(name) > 1), None)
@@ -67,7 +68,7 @@ def native_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _column_type(kind: Any, column: str) -> pa.DataType:
-    """Returns the type of a column, which may be Ray's."""
+    """Returns Arrow's type for a column's type, which may be one of Ray's."""
     name = getattr(kind, "extension_name", "")
     if name in _TENSORS:
         value = kind.storage_type.value_type
@@ -87,7 +88,7 @@ def _column_type(kind: Any, column: str) -> pa.DataType:
 
 
 def _native_type(kind: Any, column: str) -> pa.DataType:
-    """Returns the type for all types with the same values, for nested types too."""
+    """Returns the same type for all types that have the same values. This applies to nested types, too."""
     if getattr(kind, "extension_name", "").startswith(_OF_RAY):
         raise BadSpec(
             f"The Dataset's column {column!r} has values of the type {kind}, which records can't contain. Drop the column, or make its values "
@@ -115,7 +116,7 @@ def _check_known(schema: pa.Schema) -> None:
 
 
 def _column(table: pa.Table, own: pa.Schema, field: "pa.Field[Any]", *, is_given: bool) -> Any:
-    """Returns the table's column in the type of `field`."""
+    """Returns the table's column, converted to the type of `field`."""
     if field.name not in own.names:
         if is_given:
             return _arrow.nulls(table.num_rows, field.type)
@@ -135,7 +136,7 @@ def _column(table: pa.Table, own: pa.Schema, field: "pa.Field[Any]", *, is_given
 
 
 def _native(chunk: Any, kind: Any) -> Any:
-    """Returns an array in the type that `_column_type` has returned for it."""
+    """Returns an array, converted to the type that `_column_type` has returned for its type."""
     if chunk.type.equals(kind):
         return chunk
     name = getattr(chunk.type, "extension_name", "")

@@ -26,7 +26,7 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         uri: AnyPath,
         *,
         format: str = "tfrecord",  # noqa: A002 - the field's name
-        mode: Any = "errorifexists",  # Any: a text, or Ray's SaveMode
+        mode: Any = "errorifexists",  # Any: a string, or Ray's SaveMode
         split: str | None = None,
         split_column: str | None = None,
         nested: Sequence[str] | None = None,
@@ -44,7 +44,7 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         split_column       instead of `split`, the column with the name of each row's split; the column isn't written
         nested             structs, and lists that contain nulls, to keep as nested values
         schema             the columns of the Dataset, such as ds.schema(); without it, the blocks of all tasks must have the same columns
-        min_rows_per_file  the minimum number of rows for each write task, which makes a file of them
+        min_rows_per_file  the minimum number of rows for each write task; each task writes one file
         job                a job's YAML file whose spec.stores describes the stores; without it, the environment describes them
         output             other fields of spec.output, such as tfrecord={"compression": "Gzip"}
 
@@ -65,7 +65,7 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         self._schema = _arrow_schema(schema)
         self._min_rows = min_rows(min_rows_per_file)
         self._write: Write | None = None
-        # Ray shows an error of on_write_start as one of its own, so the output is checked here first.
+        # If on_write_start raised the error, Ray would report it as an error in Ray itself. So check the output here first.
         self._begin()
 
     def get_name(self) -> str:
@@ -78,9 +78,9 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
         return self._min_rows
 
     def on_write_start(self, schema: Any = None) -> None:
-        """Decides how the Dataset is written, after checking the output.
+        """Checks the output, then decides how the Dataset is written.
 
-        `schema` is not used: if Ray has fused the write with earlier operators, it has the columns of their input.
+        `schema` is not used: if Ray has fused the write with earlier operators, `schema` has the columns of these operators' input.
         """
         del schema
         self._begun()
@@ -94,7 +94,7 @@ class DataprepDatasink(Datasink):  # type: ignore[misc]  # Ray isn't installed w
 
     def on_write_complete(self, write_result: Any) -> None:
         """Publishes the files of the attempts that Ray has chosen."""
-        # Ray doesn't call on_write_start for a Dataset without blocks.
+        # For a Dataset without blocks, Ray doesn't call on_write_start, so the write begins only here.
         result = publishing.commit(self._begun(), write_result.write_returns, rows=int(write_result.num_rows))
         self._write = None
         for warning in result.warnings if result is not None else ():
@@ -127,7 +127,7 @@ def _arrow_schema(schema: Any) -> pa.Schema | None:
     own = getattr(schema, "base_schema", schema)
     if not isinstance(own, pa.Schema):
         raise BadSpec(
-            f"The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks, got {type(own).__name__}. Without it, "
-            "the blocks of all tasks must have the same columns."
+            f"The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks; got {type(own).__name__}. Without "
+            "schema, the blocks of all tasks must have the same columns."
         )
     return native_schema(own)

@@ -29,7 +29,7 @@ class DataprepDatasource(Datasource):  # type: ignore[misc]  # Ray isn't install
         split_column: str | None = None,
         job: str | None = None,
     ) -> None:
-        """Reads the manifest of the data set, and no data.
+        """Reads only the data set's manifest, and no data.
 
         uri           the folder of the data set
         columns       the features to read, in this order; None means all
@@ -64,7 +64,7 @@ class DataprepDatasource(Datasource):  # type: ignore[misc]  # Ray isn't install
         or the groups would be larger than 128 MiB."""
         del data_context
         source, manifest = self._source()
-        # Without records, one task tells Ray the columns.
+        # If there are no records, a single task tells Ray which columns there are.
         partitions = source.partitions(manifest, max(1, parallelism)) or [reading.Partition("", (), ())]
         schema = _block(_empty(source.schema)).schema
         return [
@@ -81,12 +81,12 @@ class DataprepDatasource(Datasource):  # type: ignore[misc]  # Ray isn't install
         return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the manifest, which can be large. A process that needs it reads it again."""
+        """Leaves out the manifest, which can be large. A process that needs the manifest reads it again."""
         return self.__dict__ | {"_opened": None}
 
 
 def _read_function(source: reading.Source, partition: reading.Partition) -> Callable[[], Iterator[pa.Table]]:
-    """Returns a function that yields the blocks of a partition. It has a name, which Ray needs."""
+    """Returns a function that yields the blocks of a partition. The function has a name, which Ray requires."""
 
     def read() -> Iterator[pa.Table]:
         is_empty = True
@@ -100,7 +100,7 @@ def _read_function(source: reading.Source, partition: reading.Partition) -> Call
 
 
 def _block(batch: pa.RecordBatch) -> pa.Table:
-    """Returns a batch as a block, in which tensors are Ray's."""
+    """Returns a batch as a block, in which tensors have Ray's own type."""
     columns = [tensors_of_ray(column) if is_tensor(column.type) else column for column in batch.columns]
     table: pa.Table = _arrow.Table.from_arrays(columns, names=batch.schema.names)
     return table

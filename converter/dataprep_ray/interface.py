@@ -1,4 +1,4 @@
-"""What this package needs of Ray Data. This is the only module here that imports Ray."""
+"""The parts of Ray Data that this package needs. This is the only module here that imports Ray."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ __all__ = ["BlockAccessor", "BlockMetadata", "Datasink", "Datasource", "ReadTask
 
 
 def errors_allowed() -> int:
-    """Returns how many tasks may fail without an error; their rows are left out. A negative number means all."""
+    """Returns how many tasks may fail, and have their rows left out, without failing the write. A negative number means all."""
     return int(DataContext.get_current().max_errored_blocks)
 
 
 def tensors_of_ray(tensors: Any) -> Any:
-    """Returns a column of Arrow's tensors as a column of Ray's, which Ray passes to users as numpy arrays."""
+    """Converts a column of Arrow's tensors to Ray's tensors, which Ray passes to users as numpy arrays."""
     sample = np.zeros((1, *tensors.type.shape), NUMPY_NAMES[tensors.type.value_type])
     kind: Any = ArrowTensorArray.from_numpy(sample).type
     return kind.wrap_array(tensors.storage.cast(kind.storage_type))

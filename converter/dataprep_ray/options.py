@@ -1,4 +1,4 @@
-"""The arguments of the data source and of the data sink. An argument that describes the output is the field of `spec.output` with this name."""
+"""The arguments of the data source and of the data sink. An argument that describes the output has the name of a field of `spec.output`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _REFUSED: Final = {
 def read_options(
     uri: AnyPath, *, columns: Sequence[str] | None, split: str | Sequence[str] | None, split_column: str | None, job: str | None
 ) -> ReadOptions:
-    """Returns the options of a read. Raises BadSpec for an invalid one."""
+    """Returns the options of a read. Raises BadSpec for an invalid option."""
     return ReadOptions(
         uri=_location(uri),
         columns=_names(columns, "columns"),
@@ -50,7 +50,10 @@ def write_options(
 ) -> WriteOptions:
     """Returns the options of a write. `output` has the other fields of `spec.output`. Raises BadSpec for an unknown or invalid option."""
     if split is not None and split_column is not None:
-        raise BadSpec("The options split and split_column contradict each other: set split if all rows have the same split.")
+        raise BadSpec(
+            "The options split and split_column contradict each other: set only split if all rows have the same split, otherwise only "
+            "split_column."
+        )
     check_format(format)
     chosen = _mode(mode)
     for name, value in output.items():
@@ -66,16 +69,16 @@ def write_options(
 
 
 def min_rows(value: int | None) -> int | None:
-    """Returns the minimum number of rows for each write task. Raises BadSpec unless it is a whole number of at least 1."""
+    """Returns the minimum number of rows for each write task. Raises BadSpec if the number isn't a whole number of at least 1."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise BadSpec(f"The option min_rows_per_file is a whole number of at least 1, got {value!r}.")
+        raise BadSpec(f"The option min_rows_per_file must be a whole number of at least 1; got {value!r}.")
     return value
 
 
 def _location(uri: AnyPath) -> str:
     text = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
     if not isinstance(text, str) or not text.strip():
-        raise BadSpec(f"The URI of the data set must be text or a path, got {uri!r}.")
+        raise BadSpec(f"The URI of the data set must be a string or a path; got {uri!r}.")
     return location(text)
 
 
@@ -86,14 +89,14 @@ def _mode(mode: object) -> Mode:
     for known in get_args(Mode):
         if name == known:
             return known  # type: ignore[no-any-return]  # get_args has no types
-    raise BadSpec(f"The option mode is {', '.join(get_args(Mode)[:-1])} or {get_args(Mode)[-1]}, got {mode!r}.")
+    raise BadSpec(f"The option mode must be {', '.join(get_args(Mode)[:-1])} or {get_args(Mode)[-1]}; got {mode!r}.")
 
 
 def _names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
     if given is None:
         return None
     if isinstance(given, str) or not given or not all(isinstance(name, str) and name for name in given):
-        raise BadSpec(f"The option {option} is a list of names, such as ['a', 'b'], got {given!r}.")
+        raise BadSpec(f"The option {option} must be a list of names, such as ['a', 'b']; got {given!r}.")
     repeated = next((name for name in given if list(given).count(name) > 1), None)
     if repeated is not None:
         raise BadSpec(f"The option {option} names {repeated!r} twice.")
@@ -102,7 +105,7 @@ def _names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
 
 def _column(name: str | None) -> str | None:
     if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise BadSpec(f"The option split_column is the name of a column, got {name!r}.")
+        raise BadSpec(f"The option split_column must be the name of a column; got {name!r}.")
     return name
 
 

@@ -1,4 +1,8 @@
-"""The types of the columns that Ray Data gets: those of the files, without extensions and dictionaries. Tensors become Ray's."""
+"""The types of the columns that Ray Data gets.
+
+They are the types in the files, with extensions replaced by their storage types and dictionaries by their value types. Tensors become
+Ray's.
+"""
 
 from typing import Any, Final
 
@@ -10,7 +14,7 @@ from dataprep_frames.reading import Types
 
 
 def ray_type(kind: Any, column: str) -> pa.DataType:
-    """Returns the type of a column of this type."""
+    """Returns the type that Ray gets for a column of this type."""
     del column
     if isinstance(kind, pa.FixedShapeTensorType):
         return kind
@@ -20,11 +24,11 @@ def ray_type(kind: Any, column: str) -> pa.DataType:
 
 
 def as_ray_type(column: Any, kind: Any) -> Any:
-    """Returns the column with a type that `ray_type` has returned."""
+    """Returns the column, converted to a type that `ray_type` has returned."""
     if column.type.equals(kind):
         return column
     if isinstance(column.type, pa.BaseExtensionType) and not isinstance(kind, pa.BaseExtensionType):
-        # Never an extension from a file: some of Ray's own run code when their values are read.
+        # Never pass on an extension type from a file: some of Ray's extension types run code when their values are read.
         column = column.storage
     return column.cast(kind)
 

@@ -65,8 +65,8 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     is NaN. Whole numbers and booleans are a `numpy.ma.MaskedArray` in each batch with nulls, unless `masks` names the feature.
 
     Raises NotFound if there is no finished data set (no `_SUCCESS`), BadData if the data set doesn't match its manifest, and ValueError for
-    invalid arguments. While it reads, the reader raises BadData naming the file if a file is damaged, and also raises the stores' errors
-    (`dataprep_converter.core.errors`).
+    invalid arguments. While it reads, the reader raises BadData if a file is damaged (the message names the file), and also raises the
+    stores' errors (`dataprep_converter.core.errors`).
     """
     options = Options(
         batch_size=batch_size,

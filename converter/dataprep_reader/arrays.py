@@ -57,8 +57,9 @@ MASK: Final = "_missing"
 def as_numpy(batch: pa.RecordBatch, masks: Collection[str] = ()) -> dict[str, Column]:
     """Returns a column for each feature, in writable memory that is not shared.
 
-    A null is NaN among floats, and None among texts and bytes. Whole numbers and booleans with nulls are a MaskedArray. But a feature in
-    `masks` is a plain array of whole numbers or booleans, with 0 or False in place of nulls, and its mask follows it.
+    In a column of floats, a null is NaN; in a column of text or bytes, it is None. Whole numbers and booleans with nulls are a MaskedArray.
+    However, whole numbers or booleans of a feature in `masks` are a plain array, with 0 or False in place of nulls. The mask of a feature
+    in `masks` is the next column.
     """
     named = list(zip(batch.schema.names, batch.columns, strict=True))
     missing = _missing({name: column for name, column in named if column.null_count})
@@ -71,7 +72,7 @@ def as_numpy(batch: pa.RecordBatch, masks: Collection[str] = ()) -> dict[str, Co
 
 
 def rows_of(batch: Mapping[str, Column]) -> Iterator[dict[str, Any]]:
-    """Yields the records of a batch: a dictionary for each, in which a masked value is None."""
+    """Yields each record of a batch as a dictionary, in which a masked value is None."""
     return (dict(zip(batch, row, strict=True)) for row in zip(*map(_values, batch.values()), strict=True))
 
 
@@ -89,7 +90,8 @@ def mask_name(feature: str) -> str:
 
 
 def check_for_tensors(batch: Mapping[str, Column], *, masks: Collection[str], holds_none: bool) -> None:
-    """Raises BadData for a column with nulls that a framework can't hold. `holds_none`: whether the framework can hold None among texts."""
+    """Raises BadData for a column whose nulls a framework can't hold. `holds_none` says whether the framework can hold None in place of
+    text."""
     for name, column in batch.items():
         lacks_texts = not (holds_none or isinstance(column, Ragged)) and column.dtype == object and None in column
         if isinstance(column, np.ma.MaskedArray) or (lacks_texts and name not in masks):
@@ -102,7 +104,7 @@ def check_for_tensors(batch: Mapping[str, Column], *, masks: Collection[str], ho
 def _with_nulls(column: Array, missing: npt.NDArray[np.bool_], *, is_masked: bool) -> Column:
     dtype = _DTYPES.get(column.type)
     if dtype is None and is_ragged(column.type):
-        return _without_nulls(column)  # a null list is empty
+        return _without_nulls(column)  # a null list becomes an empty list
     values = _filled(column, missing) if dtype is None else _stored(column, dtype)
     if dtype is not None:
         np.putmask(values, missing, np.nan if dtype.kind == "f" else 0)
@@ -129,7 +131,7 @@ def _without_nulls(column: Array) -> Column:
 
 
 def _filled(column: Array, missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Returns the tensors, texts or bytes, with NaN, 0, False or None in place of nulls."""
+    """Returns the tensors, text or bytes, with NaN, 0, False or None in place of nulls."""
     present: Any = _without_nulls(column.drop_null())
     values = np.full((len(column), *present.shape[1:]), _NOTHING.get(present.dtype.kind, 0), present.dtype)
     values[~missing] = present
@@ -146,7 +148,7 @@ def _stored(column: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _missing(columns: Mapping[str, Array]) -> dict[str, npt.NDArray[np.bool_]]:
-    """Returns the masks of columns that have nulls. One call unpacks all masks, because a call costs more than unpacking a batch's bits."""
+    """Returns the masks of columns that have nulls. One call unpacks all masks, because the call costs more than the unpacking."""
     if not columns:
         return {}
     octets = [_octets(column.buffers()[0], column.offset, len(column)) for column in columns.values()]

@@ -49,7 +49,7 @@ def find(source: Source, *, split: str | Sequence[str] | None, access: Access) -
         return _limit_to(_find_by_shards(_read_list(uri, access), access), split)
     if uri.endswith(".json"):
         return _limit_to_one(_find_by_manifest(uri, access), split)
-    # The file is checked first, because HDFS refuses to look for anything below a file.
+    # First check whether `uri` is a file, because HDFS refuses to look for anything below a file.
     if access.store(uri).stat(uri) is not None:
         return _limit_to(_find_by_shards([uri], access), split)
     data_set = _find_finished(uri, access)
@@ -95,8 +95,8 @@ def _read_list(uri: str, access: Access) -> list[str]:
     """Returns the files in a list of paths. In a data set's own list, relative paths are resolved against the data set's folder; in any
     other list, against the list's folder.
 
-    Absolute paths in a data set's own list contain the data set's folder. If another program has moved or copied this folder, these paths
-    are replaced by those of the files with the same names below the new folder.
+    Absolute paths in a data set's own list contain the data set's folder. If another program has moved or copied this folder, each path is
+    replaced by the path of the file with the same name below the new folder.
     """
     lines = [line.strip().removeprefix("file://") for line in access.store(uri).get(uri).decode().splitlines()]
     side = next((side for side in _LISTS if side in f"/{uri}"), None)
@@ -157,7 +157,7 @@ def _folders_above(uri: str) -> Iterator[str]:
 
 
 def _limit_to_one(data_set: DataSet, split: str | Sequence[str] | None) -> DataSet:
-    """Returns the shards of the split. The split must be given if there are several, so that no one trains on test data by accident."""
+    """Returns the shards of the split. If there are several splits, one must be given, so that no one trains on test data by accident."""
     if split is None and len(data_set.manifest.splits) > 1:
         raise ValueError(
             f"{data_set.uri} has the splits {_split_names(data_set)}: select one, for example split={data_set.manifest.splits[0].name!r}."

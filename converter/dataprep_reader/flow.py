@@ -1,4 +1,4 @@
-"""Flow: passes items from threads that read them to the thread that computes. The number of items in progress is always bounded."""
+"""Flow: passes items from reading threads to the computing thread. The number of items in progress is always bounded."""
 
 import itertools
 from collections import deque
@@ -17,10 +17,9 @@ _arrow: Any = pa  # the stubs lack some functions
 
 
 def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
-    """Yields the items of all runs, one run after another. Reads `threads` runs at the same time, and one item ahead in each of them.
+    """Yields the items of all runs, one run after another. Reads `threads` runs at the same time, each one item ahead.
 
-    If a run fails, its error is raised where the run's items would be yielded. Closing the generator waits for the items that are being
-    read.
+    If a run fails, its error is raised in place of the run's next item. Closing the generator waits for the items that are being read.
     """
     unstarted = iter(runs)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="dataprep-read")

@@ -23,7 +23,8 @@ class Batches(grain.IterDataset):  # type: ignore[misc]  # Grain isn't installed
     among its processes, so each record is read once.
 
     The elements are the reader's dictionaries of numpy arrays. Nulls of whole numbers and booleans need a mask (`masks=` of `open`), because
-    JAX has no masked arrays. For another number of ranks or processes, give the states of the iterators of all ranks to `Reader.restore`.
+    JAX has no masked arrays. To continue with another number of ranks or processes, pass the states of all ranks' iterators to
+    `Reader.restore`.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -36,13 +37,13 @@ class Batches(grain.IterDataset):  # type: ignore[misc]  # Grain isn't installed
         return _BatchIterator(self._reader.part(0, 1))
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Limits the dataset to the part of one of `sl.step` processes. Grain calls this in each of them."""
+        """Limits the dataset to the part of process `sl.start` of `sl.step` processes. Grain calls this method in each process."""
         del sequential_slice
         self._reader = self._reader.part(sl.start, sl.step)
 
 
 class _BatchIterator(grain.DatasetIterator):  # type: ignore[misc]  # see above
-    """One pass of a reader of its own."""
+    """One pass through the batches, with a reader of its own."""
 
     def __init__(self, reader: Reader) -> None:
         super().__init__()
@@ -63,7 +64,7 @@ class _BatchIterator(grain.DatasetIterator):  # type: ignore[misc]  # see above
         return self._state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Makes the next batch the one after this position."""
+        """Makes the batch that follows this position the next batch."""
         self._batches = None
         self._reader.restore(state)
         self._state = state

@@ -1,4 +1,4 @@
-"""How objects are shown in a notebook, which asks them for HTML."""
+"""The HTML with which a notebook shows our objects."""
 
 from collections.abc import Mapping
 from html import escape
@@ -14,6 +14,6 @@ def html_table(title: str, rows: Mapping[str, object]) -> str:
 
 
 def html_bar(percent: int | None, text: str) -> str:
-    """Returns a progress bar, followed by a text. Without a percentage, the bar only shows that something goes on."""
+    """Returns a progress bar, followed by `text`. If `percent` is None, the bar only shows that work is in progress."""
     value = "" if percent is None else f' value="{percent}" max="100"'
     return f"<progress{value}></progress> {escape(text)}"

@@ -24,10 +24,10 @@ class Options:
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and value < bound:
-                raise ValueError(f"{name} must be at least {bound}, got {value}.")
+                raise ValueError(f"{name} must be at least {bound}; got {value}.")
         if self.rank >= self.world_size:
-            raise ValueError(f"rank must be less than world_size ({self.world_size}), got {self.rank}.")
+            raise ValueError(f"rank must be less than world_size ({self.world_size}); got {self.rank}.")
         if self.as_ not in ("numpy", "arrow"):
-            raise ValueError(f"as_ must be 'numpy' or 'arrow', got {self.as_!r}.")
+            raise ValueError(f"as_ must be 'numpy' or 'arrow'; got {self.as_!r}.")
         if self.shuffle is not None and (isinstance(self.shuffle, bool) or not isinstance(self.shuffle, int)):
-            raise ValueError(f"shuffle must be a whole number (the seed) or None, got {self.shuffle!r}.")
+            raise ValueError(f"shuffle must be a whole number (the seed) or None; got {self.shuffle!r}.")

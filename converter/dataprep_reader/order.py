@@ -1,7 +1,7 @@
 """Order: which records an epoch has, in which order, and which rank reads each record. Pure: numbers in, numbers out.
 
-The shards consist of *parts* that can be read alone. An epoch takes the parts one after another, each from its beginning to its end. The
-parts are in the stored order, or shuffled. Every rank reads one stretch of this sequence. In a shuffled epoch, the records within each
+The shards consist of *parts*, each of which can be read alone. An epoch takes the parts one after another, each from its beginning to its
+end, in the stored order or in a shuffled order. Every rank reads one stretch of this sequence. In a shuffled epoch, the records within each
 window of a stretch are also shuffled.
 """
 
@@ -86,7 +86,7 @@ class Share:
 def share(records: int, *, rank: int, world_size: int, batch_size: int, drop_remainder: bool) -> Share:
     """Returns the stretch of one rank. The stretches of all ranks together cover the epoch.
 
-    With `drop_remainder`, all stretches have the same length, and the remaining records are left out.
+    If `drop_remainder` is set, all stretches have the same length, and the remaining records are left out.
     """
     if drop_remainder:
         per_rank = records // world_size

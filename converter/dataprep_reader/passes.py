@@ -50,7 +50,7 @@ class Passes:
     def after(self, start: Place, batches: int) -> Place:
         """Returns the position after this number of batches of a pass. Raises ValueError if the pass doesn't have as many."""
         if batches < 0:
-            raise ValueError(f"batches must be at least 0, got {batches}.")
+            raise ValueError(f"batches must be at least 0; got {batches}.")
         place = start
         left = batches
         for epoch, skipped in self._epochs(start):
@@ -59,7 +59,7 @@ class Passes:
                 return replace(start, epoch=epoch, batch=skipped + left)
             place, left = replace(start, epoch=epoch + 1, batch=0), left - count
         if left:
-            raise ValueError(f"batches must be at most {batches - left}, because the loop has no more batches, got {batches}.")
+            raise ValueError(f"batches must be at most {batches - left}, which is all that the loop has left; got {batches}.")
         return place
 
     def _epochs(self, start: Place) -> Iterator[tuple[int, int]]:

@@ -1,8 +1,8 @@
-"""Positions: where a reader goes on, also if another number of ranks goes on. Pure: numbers in, numbers out.
+"""Positions: where a reader continues, even with another number of ranks. The functions are pure: numbers in, numbers out.
 
-A rank reads its stretch of an epoch in the stretch's own order. If another number of ranks takes over in the middle of an epoch, the records
-that are left in all stretches follow each other, and the new ranks divide them among themselves. If some ranks have already begun the next
-epoch, the same applies to it. From the first epoch on that no rank has begun, they divide the epoch as usual.
+A rank reads its stretch of an epoch in the stretch's own order. If another number of ranks takes over in the middle of an epoch, the unread
+records of all stretches are joined into one sequence, which is divided among the new ranks. If some of the earlier ranks have already begun
+the next epoch, its unread records are divided in the same way. Epochs that no rank has begun are divided as usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,14 @@ from dataprep_reader.order import Share
 VERSION: Final = 1
 """Increased by each release in which the same arguments give a different record order."""
 VERSION_WITH_REST: Final = 2
-"""The version of a state in an epoch that another number of ranks began. Earlier releases would ignore the rests, so they must refuse it."""
+"""The version of a state with rests of epochs that another number of ranks began.
+
+Earlier releases would ignore the rests, so they must refuse such a state.
+"""
 _OF_ORDER: Final = ("data", "shuffle", "shuffle_window", "shuffle_version")
-"""What decides the order of an epoch, whatever the number of ranks."""
+"""The values that determine an epoch's order, which doesn't depend on the number of ranks."""
 _STEPS_BEHIND: Final = "_steps_since_snapshot"
-"""In a state of torchdata's StatefulDataLoader: the number of batches that it has yielded since it took the states of its workers."""
+"""A key in the state of torchdata's StatefulDataLoader: how many batches the loader has yielded since it took its workers' states."""
 
 
 class Segment(NamedTuple):
@@ -30,14 +33,14 @@ class Segment(NamedTuple):
     records: int
     """The number of records in the stretch."""
     done: int
-    """The number of records of the stretch before this segment."""
+    """The number of the stretch's records that come before this segment."""
     size: int
     """The number of records in this segment."""
 
 
 @dataclass(frozen=True)
 class Rest:
-    """The records that were left of an epoch, for all ranks together."""
+    """The records that the earlier ranks left unread in an epoch, for all ranks together."""
 
     epoch: int
     segments: tuple[Segment, ...]
@@ -58,19 +61,19 @@ class Place:
     batch: int
     """Number of the epoch's next batch."""
     rests: tuple[Rest, ...] = ()
-    """What is read of the epochs that another number of ranks began."""
+    """What the current ranks read of the epochs that another number of ranks began."""
 
     def rest_of(self, epoch: int) -> Rest | None:
-        """Returns what is read of an epoch, or None if all of it is read."""
+        """Returns what the current ranks read of an epoch, or None if they read the complete epoch."""
         return next((rest for rest in self.rests if rest.epoch == epoch), None)
 
     def rests_from(self, epoch: int) -> tuple[Rest, ...]:
-        """Returns what is read of this epoch and of later ones, without the epochs of which all is read."""
+        """Returns the rests of this epoch and of later epochs. An epoch that is read completely has no rest."""
         return tuple(rest for rest in self.rests if rest.epoch >= epoch)
 
 
 def between(segments: Sequence[Segment], first: int, count: int) -> list[Segment]:
-    """Returns `count` records of the segments, starting with record number `first` of them all."""
+    """Returns `count` records of the concatenated segments, starting with record number `first`."""
     found: list[Segment] = []
     begin = 0
     for segment in segments:
@@ -109,7 +112,7 @@ def _rest(stored: Mapping[str, Any]) -> Rest:
 
 
 def found(saved: object) -> list[Mapping[str, Any]]:
-    """Returns the states in what a loader or a checkpoint has saved: dictionaries and lists that contain the states at any depth.
+    """Returns the states in `saved`, which a loader or a checkpoint has saved: dictionaries and lists with states at any depth.
 
     Raises ValueError if the loader has yielded batches since it took the states.
     """
@@ -140,16 +143,18 @@ def check_same(of: Mapping[str, Any], identity: Mapping[str, Any], names: Sequen
 
 
 def merged(states: Sequence[Mapping[str, Any]], identity: Mapping[str, Any], *, records: int) -> Place:
-    """Returns the position after those of all ranks. `records` is the number of records of an epoch.
+    """Returns the position that continues the positions of all ranks. `records` is the number of records in an epoch.
 
-    Raises ValueError if these aren't the states of all ranks, each once, at the same time, or if their order differs from ours.
+    Raises ValueError if a rank's state is missing or repeated, if the states weren't taken at the same time, or if their record order isn't
+    that of `identity`.
     """
     places = [parsed(state) for state in states]
     ranks = [int(state["of"]["rank"]) for state in states]
     sizes = {int(state["of"]["world_size"]) for state in states}
     if len(sizes) != 1 or sorted(ranks) != list(range(min(sizes))):
         raise ValueError(
-            f"The states of all ranks are needed, each once, but got those of the ranks {sorted(ranks)} of {max(sizes, default=0)}."
+            f"The state of every rank is needed exactly once; got the states of the ranks {sorted(ranks)}, of {max(sizes, default=0)} "
+            "ranks."
         )
     for state in states:
         check_same(state["of"], identity, _OF_ORDER)
@@ -171,7 +176,7 @@ class _Rank:
     place: Place
 
     def has_begun(self, epoch: int) -> bool:
-        """Whether the epoch can't be divided as usual any more."""
+        """Whether the epoch has been begun, and so can't be divided as usual any more."""
         at = self.place
         return at.epoch > epoch or (at.epoch == epoch and at.batch > 0) or at.rest_of(epoch) is not None
 
@@ -183,16 +188,16 @@ class _Rank:
         return between(own_segments(self.of, self.place.rest_of(epoch), records=records), done, records)
 
     def batches_until(self, epoch: int, records: int) -> int:
-        """Returns the number of batches before this epoch that the rank has yet to read."""
+        """Returns the number of batches that the rank has yet to read before it reaches this epoch."""
         shares = (own_share(self.of, self.place.rest_of(each), records=records) for each in range(self.place.epoch, epoch))
         return sum(share.batches for share in shares) - self.place.batch
 
 
 def _check_same_time(ranked: Sequence[_Rank], records: int) -> None:
-    """Raises ValueError if a rank is so far into a later epoch than another one that they can't have read equally many batches.
+    """Raises ValueError if a rank is so far ahead of another, in a later epoch, that they can't have read equally many batches.
 
-    A rank has at most one batch less in each epoch than another one, and a worker of a loader may be one batch ahead of another worker. A
-    rank that has reached the end of an epoch may wait there.
+    In each epoch, a rank has at most one batch less than any other rank, and a worker of a loader may be one batch ahead of another worker.
+    A rank that has reached the end of an epoch may wait there.
     """
     ahead = max(range(len(ranked)), key=lambda rank: (ranked[rank].place.epoch, ranked[rank].place.batch))
     place = ranked[ahead].place
@@ -200,13 +205,13 @@ def _check_same_time(ranked: Sequence[_Rank], records: int) -> None:
         waits = (place.epoch, place.batch) <= (behind.place.epoch + 1, 0)
         if not waits and behind.batches_until(place.epoch, records) + place.batch > place.epoch + 1:
             raise ValueError(
-                f"The states weren't taken at the same time: rank {ahead} is in epoch {place.epoch}, another rank in epoch"
+                f"The states weren't taken at the same time: rank {ahead} is in epoch {place.epoch}, but another rank is in epoch"
                 f" {behind.place.epoch}."
             )
 
 
 def own_share(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> Share:
-    """Returns a rank's stretch of an epoch, or of the rest of one."""
+    """Returns a rank's stretch of an epoch or, if there is a `rest`, of the rest."""
     shared = records if rest is None else rest.records
     return order.share(
         shared, rank=of["rank"], world_size=of["world_size"], batch_size=of["batch_size"], drop_remainder=of["drop_remainder"]
@@ -214,6 +219,6 @@ def own_share(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> Shar
 
 
 def own_segments(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> list[Segment]:
-    """Returns what a rank reads of an epoch, or of the rest of one."""
+    """Returns what a rank reads of an epoch or, if there is a `rest`, of the rest."""
     stretch = own_share(of, rest, records=records)
     return [of_stretch(stretch)] if rest is None else between(rest.segments, stretch.first, stretch.records)

@@ -71,10 +71,10 @@ class Reader:
         by_name = {feature["name"]: feature for feature in features}
         for name in self._masks:
             if name not in by_name:
-                raise ValueError(f"masks: there is no feature {name!r} in the batches: they have {', '.join(by_name)}.")
+                raise ValueError(f"masks: the batches have no feature {name!r}. Their features are {', '.join(by_name)}.")
             if -1 in by_name[name]["shape"]:
                 raise ValueError(
-                    f"masks: {name!r} can't have a mask, because it is a list of any length, whose nulls are read as empty lists."
+                    f"masks: {name!r} can't have a mask, because it contains lists of any length, whose nulls are read as empty lists."
                 )
             if mask_name(name) in by_name:
                 raise ValueError(f"masks: the mask of {name!r} would be named {mask_name(name)!r}, but there is a feature with this name.")
@@ -150,8 +150,8 @@ class Reader:
         """Returns a reader of one part of this rank's records. Parts are numbered from 0.
 
         The records are divided into `parts` equal parts, as if there were `parts` times as many ranks. If the states of all ranks have been
-        restored, the parts go on where these ranks were. Raises ValueError if only the state of this rank has been restored, in the middle
-        of an epoch.
+        restored, the parts continue where these ranks stopped. Raises ValueError if only this rank's state has been restored and its
+        position is in the middle of an epoch.
         """
         mine = self._options
         part = Reader(
@@ -177,10 +177,11 @@ class Reader:
     # --- the position --------------------------------------------------------------------------------------------
 
     def state(self, *, batches: int | None = None) -> dict[str, Any]:
-        """Returns the reader's position after the last batch that it yielded, for `restore`.
+        """Returns the position after the last batch that the reader yielded. Pass this position to `restore`.
 
         If something between the reader and the loop takes batches in advance, pass the number of `batches` that the loop has used since it
-        began. The position is a small dictionary that can be stored as JSON. Raises ValueError if the loop doesn't have as many batches.
+        began. The position is a small dictionary that can be stored as JSON. Raises ValueError if the loop has fewer batches than this
+        number.
         """
         place = self._place if batches is None else self._passes.after(self._begun or self._start, batches)
         return position.described(place, self._identity)
@@ -189,7 +190,7 @@ class Reader:
         """Makes the next `for` loop continue at the position that `state` describes.
 
         `state` is the state of this rank, or a list of the states of all ranks, which were taken at the same time. With a list, the number
-        of ranks and the batch size may be others now: the records that are left of the epoch are divided among the ranks, so that each
+        of ranks and the batch size may have changed: the unread records of the epoch are divided among the current ranks, so that each
         record is read once. The states of loaders, such as torchdata's StatefulDataLoader, are also accepted, because they contain the
         states of the loaders' workers.
 
@@ -251,8 +252,9 @@ class Reader:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the records of one pass one at a time, for libraries that make their own batches, such as Hugging Face's `datasets`.
 
-        A record's values are those of the numpy arrays: numbers of numpy's types, arrays, texts and bytes. A null is None, but NaN among
-        floats. This takes longer than batches. The state of the reader is the position after the batch that the record is in.
+        A record's values are those of the numpy arrays: NumPy numbers, arrays, strings and bytes. A null is None, or NaN in a feature of
+        floats. Reading single records is slower than reading batches. The reader's state is the position after the batch that contains the
+        record.
         """
         for batch in self:
             yield from rows_of(batch if self.yields_numpy else as_numpy(batch))

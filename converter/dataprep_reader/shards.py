@@ -51,7 +51,7 @@ class Shard(Protocol):
 
     @property
     def parts(self) -> Numbers:
-        """Number of records in each part. To find these numbers, the file's header, footer or index may have to be read."""
+        """Number of records in each part. Reads the file's header, footer or index if these numbers are stored there."""
         ...
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
@@ -102,7 +102,7 @@ class ShardLayout:
 
     @cached_property
     def examples(self) -> Any:
-        """The description used to parse plain tf.train.Examples in batches, or None for other records."""
+        """Describes how to parse plain tf.train.Examples in batches. None for other records."""
         return examples_of(self.features) if format_of(self.data_set.manifest.format).holds_examples else None
 
     def opened(self, file: ManifestFile) -> Input:
@@ -132,7 +132,7 @@ class ShardLayout:
             if not reasons:
                 arrays = [cast(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
                 return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        # At least one record has a fault. To find this record, parse the records one by one.
+        # At least one record has a fault. Parse the records one by one to find it.
         records = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return self.built(decoder(self.data_set.manifest), records, uri=uri, first=first)
 
@@ -304,7 +304,7 @@ class ArraysShard:
 
 
 def _only_part(file: ManifestFile) -> Numbers:
-    """Returns the number of records of a file that consists of a single part. An empty file has no parts."""
+    """Returns the number of records of a file that consists of a single part, or no numbers for an empty file, which has no parts."""
     return np.array([file.records] if file.records else [], np.int64)
 
 
@@ -359,11 +359,11 @@ class ArrowShard:
 
     @cached_property
     def parts(self) -> Numbers:
-        """Number of records in each batch, from the batches' headers."""
+        """Number of records in each record batch, from the batches' headers."""
         return self.layout.counted(self.file, [message.rows for message in self._messages[1]])
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields records of one batch, which is read completely."""
+        """Yields records of one record batch, which is read completely."""
         schema, batches = self._messages
         message = batches[part]
         with self.layout.opened(self.file) as source, _naming_file(self.layout.uri(self.file)):

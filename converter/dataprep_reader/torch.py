@@ -26,7 +26,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
 
     Numbers become tensors of their type, and lists of any length become a `Ragged` of tensors. Text becomes a list of str, and bytes become
     a list of bytes. Nulls of whole numbers and booleans need a mask (`masks=` of `open`). torchdata's StatefulDataLoader calls `state_dict`
-    and `load_state_dict`. For another number of ranks or workers, give the states of the loaders of all ranks to `Reader.restore`.
+    and `load_state_dict`. To continue with another number of ranks or workers, pass the states of all ranks' loaders to `Reader.restore`.
     """
 
     def __init__(self, reader: Reader, *, workers: int = 0) -> None:
@@ -77,7 +77,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
 
 
 def as_torch(column: Any) -> Any:
-    """Converts a column of a batch to a tensor over the same memory, a Ragged of tensors, or a list of objects."""
+    """Converts a column of a batch to a tensor that shares the column's memory, a Ragged of tensors, or a list of objects."""
     if isinstance(column, Ragged):
         return Ragged(as_torch(column.values), torch.from_numpy(column.offsets))
     return column.tolist() if column.dtype == np.object_ else torch.from_numpy(column)

@@ -1,6 +1,6 @@
-"""The options of `spark.read` and `df.write`. An option that describes the output has the name of the field in `spec.output`.
+"""The options of `spark.read` and `df.write`. An option that describes the output has the name of a field of `spec.output`.
 
-Spark passes options as texts, with names in any case. `tfrecord.compression` is the field `compression` of `tfrecord`.
+Spark passes options as strings. The case of their names doesn't matter. `tfrecord.compression` is the field `compression` of `tfrecord`.
 """
 
 import json
@@ -37,7 +37,7 @@ _REFUSED: Final = {
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Parses the options of `spark.read`. Raises BadSpec for an unknown option, and without a path."""
+    """Parses the options of `spark.read`. Raises BadSpec for an unknown option or a missing path."""
     own, others = _own(options, _READ)
     if others:
         raise _unknown(next(iter(others)), _READ)
@@ -53,7 +53,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
     """Parses the options of `df.write`. `overwrite` is Spark's flag for `mode("overwrite")`.
 
-    Raises BadSpec for an unknown option or format and for an invalid value, and without a path.
+    Raises BadSpec for an unknown option or format, an invalid value, or a missing path.
     """
     own, others = _own(options, _WRITE)
     uri, mode = _path(own, "save"), _mode(own.get("mode"), overwrite=overwrite)
@@ -64,13 +64,16 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
         _set(output, name, text)
     spec = spec_of(SPARK, output, mode=mode, nested=_list(own.get("nested"), "nested"))
     if "split" in own and "splitColumn" in own:
-        raise BadSpec("The options split and splitColumn contradict each other: set split if all rows have the same split.")
+        raise BadSpec(
+            "The options split and splitColumn contradict each other: set only split if all rows have the same split, otherwise only "
+            "splitColumn."
+        )
     column, split = _column(own), checked_split_name(own.get("split", SPLIT))
     return WriteOptions(spec=spec, mode=mode, engine=SPARK, split=split, split_column=column, job=own.get("job"))
 
 
 def _own(options: Mapping[str, str], known: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divides the options into those with known names, which get their usual case, and all others."""
+    """Divides the options into those with known names, whose usual case is restored, and all others."""
     usual = {name.lower(): name for name in known}
     own = {usual[name.lower()]: text for name, text in options.items() if name.lower() in usual}
     return own, {name: text for name, text in options.items() if name.lower() not in usual}
@@ -86,12 +89,12 @@ def _column(own: Mapping[str, str]) -> str | None:
     """Returns the option `splitColumn`."""
     name = own.get("splitColumn")
     if name is not None and not name.strip():
-        raise BadSpec(f"The option splitColumn is the name of a column, got {name!r}.")
+        raise BadSpec(f"The option splitColumn must be the name of a column; got {name!r}.")
     return name
 
 
 def _list(text: str | None, name: str) -> tuple[str, ...] | None:
-    """Returns the names in a list: a JSON list, or names between commas."""
+    """Returns the names in a list: a JSON list, or names separated by commas."""
     if text is None:
         return None
     try:
@@ -99,7 +102,7 @@ def _list(text: str | None, name: str) -> tuple[str, ...] | None:
     except ValueError:
         items = []
     if not items or not all(isinstance(item, str) and item for item in items):
-        raise BadSpec(f"The option {name} is a list of names, such as 'a,b' or '[\"a\", \"b\"]', got {text!r}.")
+        raise BadSpec(f"The option {name} must be a list of names, such as 'a,b' or '[\"a\", \"b\"]'; got {text!r}.")
     repeated = next((item for item in items if items.count(item) > 1), None)
     if repeated is not None:
         raise BadSpec(f"The option {name} names {repeated!r} twice.")
@@ -107,17 +110,17 @@ def _list(text: str | None, name: str) -> tuple[str, ...] | None:
 
 
 def _mode(text: str | None, *, overwrite: bool) -> Mode:
-    """Returns the save mode. Spark passes only `append` and `overwrite`, so the other modes are an option beside `append`."""
+    """Returns the save mode. Spark passes only `append` and `overwrite`. For the other modes, users add the option `mode` to `append`."""
     if text is None:
         return "overwrite" if overwrite else "append"
     mode = "errorifexists" if text.lower() == "error" else text.lower()
     if mode not in get_args(Mode):
-        raise BadSpec(f"The option mode is {', '.join(_MODES[:-1])} or {_MODES[-1]}, got {text!r}.")
+        raise BadSpec(f"The option mode must be {', '.join(_MODES[:-1])} or {_MODES[-1]}; got {text!r}.")
     if overwrite and mode != "overwrite":
-        raise BadSpec(f"mode('overwrite') contradicts the option mode, {text!r}: use mode('append') with this option.")
+        raise BadSpec(f"mode('overwrite') contradicts the option mode={text!r}: use mode('append') with this option.")
     if mode == "overwrite" and not overwrite:
         # mode('append') promises that the existing rows stay.
-        raise BadSpec(f"mode('append') contradicts the option mode, {text!r}: use mode('overwrite').")
+        raise BadSpec(f"mode('append') contradicts the option mode={text!r}: use mode('overwrite').")
     return next(known for known in get_args(Mode) if known == mode)
 
 
@@ -137,7 +140,7 @@ def _set(output: dict[str, Any], name: str, text: str) -> None:
     alias, field = _field(model, last, name)
     inner = model_in(field.annotation)
     if inner is not None:
-        # A value would hide the refusals above, and would replace the options of single fields.
+        # A value for all fields together could contain refused fields, and would replace the options of single fields.
         fields = ", ".join(f"{name}.{each}" for each in _fields(inner) if f"{name}.{each}".lower() not in _REFUSED)
         raise BadSpec(f"The option {name} can't be set as a whole. It has {f'the options {fields}' if fields else 'no options'}.")
     output[alias] = _value(text, field, name)
@@ -157,7 +160,7 @@ def _fields(model: type[BaseModel]) -> list[str]:
 
 
 def _value(text: str, field: FieldInfo, name: str) -> Any:  # Any: a JSON value
-    """Returns the value that a text stands for: the text read as YAML if that is a valid value, or else the text itself."""
+    """Returns the value of an option: its text parsed as YAML if the result is valid for the field, otherwise the text itself."""
     annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:

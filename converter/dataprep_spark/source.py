@@ -65,12 +65,15 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # see above
         return [InputPartition(partition) for partition in self._partitions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the records of a partition. Yields nothing for the partition without a value, which Spark makes if there are no records."""
+        """Yields the records of a partition.
+
+        If there are no records, Spark makes one partition without a value, and nothing is yielded for it.
+        """
         if partition.value is not None:
             yield from self._source.batches(partition.value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the list of partitions, because each task gets its own."""
+        """Leaves out the list of partitions, because each task gets its own partition."""
         return self.__dict__ | {"_partitions": []}
 
 

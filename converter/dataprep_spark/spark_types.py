@@ -1,6 +1,6 @@
 """Converts Arrow columns to the types that Spark accepts.
 
-Spark has neither unsigned numbers nor tensors, counts times in microseconds, and takes only lists, texts and bytes with 32-bit offsets.
+Spark has neither unsigned numbers nor tensors, counts times in microseconds, and accepts lists, text and bytes only with 32-bit offsets.
 """
 
 import math
@@ -26,7 +26,7 @@ _WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
 }
-"""Spark's type for each type of numbers or days that Spark lacks. It can hold all values."""
+"""For each type of numbers or dates that Spark lacks: a type of Spark's that can hold all values."""
 _SAME: Final = frozenset(
     (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.string(), pa.binary())
 )
@@ -82,7 +82,7 @@ def _list_of(kind: pa.DataType) -> pa.DataType:
 
 
 def as_spark_type(column: Any, kind: Any) -> Any:
-    """Returns the column with a type that `spark_type` has returned.
+    """Returns the column, converted to a type that `spark_type` has returned.
 
     Times are rounded down to microseconds, as Spark does, so that times before 1970 keep their order. Raises ArrowInvalid for times that
     Spark can't hold.
@@ -100,7 +100,7 @@ def as_spark_type(column: Any, kind: Any) -> Any:
 
 
 def _in_microseconds(column: Any) -> Any:
-    """Returns the column with its nanosecond times, which may be nested, rounded down to microseconds, and its days to whole days."""
+    """Rounds a column's nanosecond times down to microseconds, and its date64 values to whole days, even in nested values."""
     kind = column.type
     if _types.is_timestamp(kind) and kind.unit == "ns":
         return _floored(column.view(pa.int64()), 1000).view(pa.timestamp("us", kind.tz))
@@ -120,15 +120,15 @@ def _in_microseconds(column: Any) -> Any:
 
 
 def _floored(numbers: Any, by: int) -> Any:
-    """Divides whole numbers, and rounds down."""
+    """Divides whole numbers, rounding down."""
     quotients = pc.divide(numbers, by)  # rounds to 0
     return pc.subtract(quotients, pc.less(numbers, pc.multiply(quotients, by)).cast(pa.int64()))
 
 
 def _lists_of_tensors(tensors: Any) -> Any:
-    """Returns tensors as lists, of lists if they have several dimensions."""
+    """Returns tensors as lists. Tensors with several dimensions become nested lists."""
     outer, *inner = tensors.type.shape
-    values = tensors.storage.flatten()  # without those of nulls
+    values = tensors.storage.flatten()  # without the values of nulls
     rows = len(tensors) - tensors.null_count
     for place in range(len(inner) - 1, -1, -1):
         count = rows * outer * math.prod(inner[:place])

@@ -46,7 +46,7 @@ START_WAIT_SECONDS: Final = 3.0
 OVERLAP_EXIT_CODE: Final = 4
 UNSYNCED_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 15.0
-"""Shorter than the pod's grace period, and longer than any request takes."""
+"""The time after which a shutdown counts as hung: shorter than the pod's grace period, and longer than any request takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,7 +105,7 @@ async def serve(settings: Settings) -> None:
     queue = WorkQueue[Key](high_priority=cache.is_new, low_priority=cache.has_succeeded)
 
     def enqueue(key: Key, seconds: float = 0.0) -> None:
-        if health.leading:  # a replica that becomes the leader enqueues everything
+        if health.leading:  # any other replica enqueues everything when it becomes the leader
             queue.add_after(key, seconds)
 
     streams = Streams(expected=handlers.expected_streams(settings), cache=cache, enqueue=enqueue)

@@ -36,7 +36,7 @@ class Conflict(ClusterError):
 
 
 class Refused(ClusterError):
-    """The API server refuses the request, and would refuse it again if it were retried."""
+    """The API server refuses the request. A retry would be refused too."""
 
 
 class Unavailable(ClusterError):

@@ -1,4 +1,4 @@
-"""DataPrepCronJobs: accepted and refused specs, the CRD, and the job that a template yields."""
+"""DataPrepCronJobs: which specs are accepted or refused, the CRD, and the job that a template produces."""
 
 import copy
 from datetime import UTC, datetime, timedelta, timezone

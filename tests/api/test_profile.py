@@ -61,7 +61,7 @@ def test_its_fields_are_those_of_workers() -> None:
     assert set(fields) == {"stores", "workers"}
     theirs = Workers.model_json_schema()["properties"]
     assert set(fields["workers"]["properties"]) < set(theirs)
-    # Profiles don't have `parallelism`, because it is allowed to change while a job runs.
+    # Profiles have no `parallelism`, because this field can be changed while a job runs.
     assert "parallelism" not in fields["workers"]["properties"]
 
 

@@ -100,7 +100,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "shuffled": {"source": {"csv": {"uris": ["/data"]}}, "shuffle": {"seed": 7}, "output": {"uri": "/out", "format": "tfrecord"}},
 }
 FIRST = {"plain": "93e210d97679d7d1", "dl4jDataset": "bf681988b6496c13", "copy": "4b1de8e2087b70ea", "shuffled": "ca91389bf2c9c9b7"}
-"""Run ids computed by the last release whose run ids had no parts."""
+"""Run ids as computed by the last release in which parts had no versions."""
 
 
 def spec_of(name: str) -> DataPrepJobSpec:

@@ -60,7 +60,7 @@ def test_only_files_with_a_new_field_have_the_new_version() -> None:
 
 
 class Leaf(Versioned):
-    """A nested part, as a later release might define it."""
+    """A nested part, with the fields that a later release might add."""
 
     SINCE: ClassVar[Mapping[str, int]] = {"added_later": 3, "added_last": 4}
 

@@ -1,5 +1,7 @@
-"""The operator's benchmark finishes in time even if the cluster doesn't respond, and loses no results. The operator accepts the messages
-from the benchmark's simulated pods."""
+"""Even if the cluster doesn't respond, the operator's benchmark finishes in time and loses no results.
+
+The operator accepts messages from the benchmark's simulated pods.
+"""
 
 import json
 from collections.abc import Callable

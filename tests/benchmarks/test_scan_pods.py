@@ -1,4 +1,7 @@
-"""The benchmark of scan pods: its proxy limits each connection, and its pods run as those of an Indexed Job. The figures are not tested."""
+"""The benchmark of scan pods: its proxy limits the speed of each connection, and its pods run like those of an Indexed Job.
+
+The measured figures are not tested.
+"""
 
 import json
 import socket
@@ -19,7 +22,7 @@ CONTENT = bytes(range(256)) * 5000
 
 
 class Clock:
-    """A time that passes only while threads sleep."""
+    """A clock that advances only while threads sleep."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -35,7 +38,7 @@ class Clock:
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """The port of a server that sends the content over each connection as soon as it gets a byte."""
+    """Yields the port of a server. On each connection, the server sends the content as soon as it has received a byte."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

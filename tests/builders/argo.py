@@ -14,7 +14,7 @@ _MODULE = ROOT / "tests/cluster/go/argo"
 
 
 def argo(*arguments: str | Path) -> Any:
-    """Run the program with the path of a file of templates. It is built first, which takes minutes. Return what it says."""
+    """Run the program with these arguments, and return its JSON output. The first call builds the program, which takes minutes."""
     try:
         key = cache.key_of(*(_MODULE / name for name in ("go.mod", "go.sum", "main.go")))
         program = cache.entry(f"bin-argo-{key}", _build) / "argo"

@@ -1,4 +1,4 @@
-"""Writes DataFrames as Spark does, without Spark: the driver's calls and the tasks' calls, each with the arguments that Spark passes."""
+"""Writes DataFrames without Spark: makes the calls that Spark's driver and tasks make, with the arguments that Spark passes."""
 
 import pickle
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dataprep_spark.options import write_options
 
 
 def numbers(first: int, count: int, **columns: Any) -> pa.RecordBatch:
-    """Return rows with consecutive numbers and texts, and with these columns."""
+    """Return rows with consecutive numbers, a text for each number, and these additional columns."""
     rows = range(first, first + count)
     return pa.RecordBatch.from_pydict({"n": list(rows), "word": [f"word {row}" for row in rows], **columns})
 
@@ -24,7 +24,7 @@ def numbers(first: int, count: int, **columns: Any) -> pa.RecordBatch:
 def begin(
     folder: Path | str, schema: pa.Schema | None, *, overwrite: bool = False, settings: Sequence[StoreSettings] = (), **options: str
 ) -> Write:
-    """Return what the driver decides. Like Spark, this function passes it to the tasks as a pickle."""
+    """Begin a write like the driver. Return the write after a round trip through pickle, as Spark's tasks receive it."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     write = publishing.begin_write(write_options({"path": str(folder), **named}, overwrite=overwrite), schema, settings)
     made: Write = pickle.loads(pickle.dumps(write))  # noqa: S301 - it was pickled just now
@@ -39,7 +39,7 @@ def run_tasks(write: Write, partitions: Sequence[Sequence[pa.RecordBatch]], *, f
 
 
 def write_frame(folder: Path, partitions: Sequence[Sequence[pa.RecordBatch]], *, overwrite: bool = False, **options: Any) -> Write:
-    """Write a DataFrame whose partitions have these batches. The first partition must have a batch."""
+    """Write a DataFrame with these partitions, each given as its batches. The first partition must have at least one batch."""
     write = begin(folder, partitions[0][0].schema, overwrite=overwrite, **options)
     publishing.commit(write, run_tasks(write, partitions))
     return write

@@ -1,5 +1,7 @@
-"""How many examples a property test tries. Every run tries different examples, so it is enough that `make test` tries a fifth as many as
-`make nightly`."""
+"""How many examples a property test tries.
+
+Every run tries different examples, so `make test` needs to try only a fifth as many as `make nightly`.
+"""
 
 import os
 from typing import Final

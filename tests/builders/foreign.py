@@ -1,4 +1,4 @@
-"""Values that no schema expects."""
+"""Values that don't fit any schema."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Parquet files with times of the old type INT96, as written by older versions of Spark, Hive and Impala."""
+"""Parquet files whose timestamps have the old type INT96, which older versions of Spark, Hive and Impala write."""
 
 from collections.abc import Mapping
 from pathlib import Path

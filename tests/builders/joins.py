@@ -1,4 +1,4 @@
-"""Tables to join, with keys and columns of every type that Parquet files and joins have in common."""
+"""Tables to join. Their keys and columns have every type that both Parquet files and joins support."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +48,7 @@ SORTED_BY: Final = ("float", "half", "small", "flag", "text", "raw", "words", "d
 
 
 def a_table(folder: Path, name: str, table: pa.Table, **options: Any) -> dict[str, Any]:
-    """Writes a table to a Parquet file. Returns the table of `source.join`."""
+    """Writes a table to a Parquet file. Returns the table's entry in `source.join`."""
     pq.write_table(table, folder / f"{name}.parquet", row_group_size=16)
     return {"name": name, "prefix": f"{name}_", "source": {"parquet": {"uris": [str(folder / f"{name}.parquet")]}}, **options}
 
@@ -60,7 +60,10 @@ def with_nulls(column: Any, every: int) -> Any:
 
 
 def random_join(seed: int, folder: Path) -> dict[str, Any]:
-    """A random `source.join`: its tables have unique or duplicate keys, or a key with a third of the rows, and nulls in keys and columns."""
+    """A random `source.join`.
+
+    Each table has unique keys, duplicate keys, or one key in a third of its rows. Keys and columns may contain nulls.
+    """
     rng = np.random.default_rng(seed)
     keys = rng.choice(sorted(KEYS), rng.integers(1, 3), replace=False).tolist()
     columns = rng.choice(sorted(COLUMNS), rng.integers(0, 5), replace=False).tolist()
@@ -83,7 +86,7 @@ def random_join(seed: int, folder: Path) -> dict[str, Any]:
 
 
 def _numbers(rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The numbers of which keys are made."""
+    """The numbers from which keys are made."""
     rows = int(rng.integers(0, 120))
     kind = rng.integers(0, 3)
     if kind == 0:

@@ -1,4 +1,4 @@
-"""A receiver of OpenLineage's events: a real HTTP server in a thread of the test."""
+"""A receiver of OpenLineage events: a real HTTP server in a thread of the test process."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Received:
-    """What the receiver has got."""
+    """What the receiver has received."""
 
     url: str = ""
     events: list[Any] = field(default_factory=list)
@@ -20,17 +20,20 @@ class Received:
 
     @property
     def kinds(self) -> list[str]:
-        """The events' types, in the order of their arrival."""
+        """The types of the events, in order of arrival."""
         return [event["eventType"] for event in self.events]
 
     def settings(self) -> dict[str, str]:
-        """The environment variables that name the receiver."""
+        """The environment variables that make a process send events to the receiver."""
         return {"OPENLINEAGE_URL": self.url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
 @contextmanager
 def lineage_receiver(*, status: int = 201, silent: threading.Event | None = None) -> Iterator[Received]:
-    """Serve on loopback. Each request is answered with this status, and only after `silent` is set."""
+    """Run a receiver on loopback.
+
+    It responds to each request with this status. If `silent` is given, it responds only after `silent` is set.
+    """
     received = Received()
 
     class Receiver(BaseHTTPRequestHandler):

@@ -1,6 +1,6 @@
-"""Runs the notebooks of examples/notebooks in a real kernel, and compares their outputs with the stored ones.
+"""Runs the notebooks of examples/notebooks in a real kernel, and compares their outputs with the stored outputs.
 
-With NOTEBOOKS=write in the environment (`make notebooks`), the outputs are stored instead.
+If the environment has NOTEBOOKS=write (`make notebooks`), the new outputs are stored.
 """
 
 import json
@@ -18,21 +18,24 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "examples" / "notebooks"
 ENVIRONMENT: Final = "notebook"
 VARIES: Final = "varies"
-"""The tag of a cell whose output depends on what happens first."""
+"""The tag of a cell whose output depends on timing."""
 _RUN: Final = ROOT / "tests/interop/readers/run_notebook.py"
 _METADATA: Final = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-"""What every notebook has. A kernel adds its own version."""
+"""The metadata of every notebook. A kernel would also add its version."""
 _IDS: Final = re.compile(r"\b[0-9a-f]{16,}\b|\b\d\d:\d\d:\d\d\b|-[a-z0-9]{5}(?=: )")
-"""Ids of runs, times of the day, the last parts of pods' names."""
+"""Matches run ids, times of day, and the last parts of pod names."""
 
 Notebook = dict[str, Any]  # Any, because this is JSON
 
 
 def variables(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables of a kernel that imports the Python API of this working copy, and reads no settings of the machine's user."""
+    """Returns environment variables for a kernel.
+
+    With these variables, the kernel imports the Python API of this working copy, and ignores the user's settings.
+    """
     settings = {
         name: str(folder / name.lower()) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     }
@@ -41,8 +44,8 @@ def variables(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def run(name: str, more: Mapping[str, str] | None = None, *, stand_ins: Mapping[str, str] | None = None) -> Notebook:
-    """Runs a notebook in an empty folder, and returns it with its outputs. There, `…` stands for the folder, and the stand-ins for other
-    texts of this run.
+    """Runs a notebook in an empty folder, and returns the notebook with its outputs. In the outputs, `…` replaces the folder, and the
+    stand-ins replace other texts that differ from run to run.
 
     Raises AssertionError if a cell raises.
     """
@@ -57,7 +60,10 @@ def run(name: str, more: Mapping[str, str] | None = None, *, stand_ins: Mapping[
 
 
 def assert_as_stored(name: str, notebook: Notebook) -> None:
-    """Compares the outputs, without ids and times, with those in examples/notebooks. If NOTEBOOKS=write, stores outputs that differ."""
+    """Checks that the outputs equal those in examples/notebooks, except for ids and times.
+
+    If NOTEBOOKS=write, stores outputs that differ.
+    """
     file = FOLDER / f"{name}.ipynb"
     stored = json.loads(file.read_text(encoding="utf-8"))
     if os.environ.get("NOTEBOOKS") == "write" and outputs(notebook) != outputs(stored):
@@ -68,7 +74,7 @@ def assert_as_stored(name: str, notebook: Notebook) -> None:
 
 
 def outputs(notebook: Notebook) -> list[tuple[str, object]]:
-    """Returns the source and the outputs of each cell of code. Of a cell whose output varies, only the kinds of outputs."""
+    """Returns the source and the outputs of each code cell. For a cell whose output varies, returns only the kinds of its outputs."""
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     return [("".join(cell["source"]), _comparable(cell)) for cell in cells]
 
@@ -80,6 +86,6 @@ def _comparable(cell: Mapping[str, Any]) -> object:
 
 
 def _joined(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns an output with its texts in one piece."""
+    """Returns an output in which each text is a single string."""
     data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
     return {**output, "data": data, "text": "".join(output.get("text", ""))}

@@ -1,4 +1,4 @@
-"""The code on the pages of the documentation, for tests that run it."""
+"""Extracts code from the documentation, for tests that run it."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_path("purelib")]
-"""The folders with the code and its dependencies, for scripts in other environments."""
+"""The folders of our code and its dependencies, for scripts in other environments."""
 _PYTHON: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Plays the small part of Ray Data that `dataprep_ray` needs: its classes, and the calls of its driver and of its tasks."""
+"""Stands in for the small part of Ray Data that `dataprep_ray` needs: its classes, and the calls that its driver and tasks make."""
 
 import json
 import pickle
@@ -14,15 +14,15 @@ _any: Any = pa
 
 
 class Datasource:
-    """Plays `ray.data.Datasource`."""
+    """Stands in for `ray.data.Datasource`."""
 
 
 class Datasink:
-    """Plays `ray.data.Datasink`."""
+    """Stands in for `ray.data.Datasink`."""
 
 
 class DataContext:
-    """Plays `ray.data.DataContext`."""
+    """Stands in for `ray.data.DataContext`."""
 
     max_errored_blocks = 0
 
@@ -33,7 +33,7 @@ class DataContext:
 
 @dataclass
 class BlockMetadata:
-    """Plays `ray.data.block.BlockMetadata`."""
+    """Stands in for `ray.data.block.BlockMetadata`."""
 
     num_rows: int | None
     size_bytes: int | None
@@ -43,7 +43,7 @@ class BlockMetadata:
 
 @dataclass
 class ReadTask:
-    """Plays `ray.data.ReadTask`."""
+    """Stands in for `ray.data.ReadTask`."""
 
     read_fn: Callable[[], Iterable[pa.Table]]
     metadata: BlockMetadata
@@ -51,7 +51,7 @@ class ReadTask:
     per_task_row_limit: int | None = None
 
     def __call__(self) -> Iterator[pa.Table]:
-        """Yield the blocks, of which only as many rows are read as the limit allows."""
+        """Yield the blocks, but no more rows in total than the limit allows."""
         left = self.per_task_row_limit
         for block in self.read_fn():
             yield block if left is None else block.slice(0, left)
@@ -61,7 +61,7 @@ class ReadTask:
 
 
 class BlockAccessor:
-    """Plays `ray.data.block.BlockAccessor`. A block that isn't an Arrow table is a dictionary, instead of a DataFrame of pandas."""
+    """Stands in for `ray.data.block.BlockAccessor`. Where Ray would have a pandas DataFrame, a block is a dictionary."""
 
     def __init__(self, block: Any) -> None:
         self.block = block
@@ -76,7 +76,7 @@ class BlockAccessor:
 
 
 class Tensors(pa.ExtensionType):
-    """Plays `ArrowTensorTypeV2`, whose name and storage it has."""
+    """Stands in for `ArrowTensorTypeV2`, with the same name and storage."""
 
     def __init__(self, shape: tuple[int, ...], dtype: pa.DataType) -> None:
         self.shape = shape
@@ -91,7 +91,7 @@ class Tensors(pa.ExtensionType):
 
 
 class RaggedTensors(pa.ExtensionType):
-    """Plays `ArrowVariableShapedTensorType`."""
+    """Stands in for `ArrowVariableShapedTensorType`."""
 
     def __init__(self, dtype: pa.DataType, ndim: int) -> None:
         self.ndim = ndim
@@ -108,7 +108,7 @@ class RaggedTensors(pa.ExtensionType):
 
 
 class Objects(pa.ExtensionType):
-    """Plays `ArrowPythonObjectType`."""
+    """Stands in for `ArrowPythonObjectType`."""
 
     def __init__(self) -> None:
         super().__init__(pa.large_binary(), "ray.data.arrow_pickled_object")
@@ -122,7 +122,7 @@ class Objects(pa.ExtensionType):
 
 
 class ArrowTensorArray:
-    """Plays `ray.data.extensions.tensor_extension.ArrowTensorArray`."""
+    """Stands in for `ray.data.extensions.tensor_extension.ArrowTensorArray`."""
 
     @staticmethod
     def from_numpy(array: Any) -> Any:
@@ -136,7 +136,7 @@ def tensors(kind: Tensors, rows: Sequence[Any]) -> Any:
 
 
 def modules() -> dict[str, ModuleType]:
-    """Return the modules of the played Ray, by name."""
+    """Return the modules of the fake Ray, by name."""
     contents: dict[str, dict[str, Any]] = {
         "ray": {},
         "ray.data": {"DataContext": DataContext, "Datasink": Datasink, "Datasource": Datasource, "ReadTask": ReadTask},
@@ -156,7 +156,7 @@ def modules() -> dict[str, ModuleType]:
 
 @dataclass
 class TaskContext:
-    """Plays Ray's `TaskContext`."""
+    """Stands in for Ray's `TaskContext`."""
 
     task_idx: int
     op_name: str = "Write"
@@ -165,7 +165,7 @@ class TaskContext:
 
 @dataclass
 class WriteResult:
-    """Plays `ray.data.datasource.WriteResult`."""
+    """Stands in for `ray.data.datasource.WriteResult`."""
 
     num_rows: Any
     size_bytes: int
@@ -173,7 +173,7 @@ class WriteResult:
 
 
 Attempts = Callable[[Callable[[Iterable[Any]], Any], list[Any]], Any]
-"""Calls the first argument, which writes blocks, for each attempt of a task. Returns what the last attempt has returned."""
+"""Runs the attempts of a task. For each attempt, calls the first argument, which writes blocks. Returns the result of the last attempt."""
 
 
 def once(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
@@ -182,15 +182,15 @@ def once(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
 
 
 def write_datasink(sink: Any, tasks: Sequence[list[Any]], *, attempts: Attempts = once, numbers: Sequence[int] | None = None) -> None:
-    """Play `ds.write_datasink` for a Dataset whose blocks are divided among tasks like this. Like Ray, pass the tasks a pickle of the sink.
+    """Do what `ds.write_datasink` does for a Dataset whose tasks have these blocks. Like Ray, give each task a pickled copy of the sink.
 
-    `numbers` are the tasks' numbers, which may have gaps in Ray.
+    `numbers` are the tasks' numbers. As in Ray, they may have gaps.
     """
     try:
         returns: list[Any] = []
         for number, blocks in zip(numbers or range(len(tasks)), tasks, strict=True):
             if not returns:
-                sink.on_write_start(pa.schema([("bytes", pa.binary())]))  # the columns of the input of a fused operator
+                sink.on_write_start(pa.schema([("bytes", pa.binary())]))  # Ray passes the input columns of a fused operator
             task: Any = pickle.loads(pickle.dumps(sink))  # noqa: S301 - it was pickled just now
             written = attempts(lambda each, task=task, number=number: task.write(each, TaskContext(number)), blocks)  # type: ignore[misc]  # mypy infers no type for such defaults
             returns.append(pickle.loads(pickle.dumps(written)))  # noqa: S301 - see above

@@ -1,4 +1,4 @@
-"""Scans of a source by several processes, and the plans that are made from them."""
+"""Helpers for tests in which several processes scan a source, and a plan is made from their results."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from dataprep_converter.stores.files import FileStore
 
 
 def planned(job: DataPrepJob) -> tuple[bytes, str, Any]:
-    """The plan's head, the digest of its units, and the units."""
+    """Plans a job. Returns the plan's head, the digest of its units, and the units."""
     with Conversion().plan(job.spec, Access()) as draft:
         plan: Any = draft.plan
         return plan.head.to_bytes(), plan.sha256, [vars(plan.units.unit(number)) for number in range(len(plan.units))]
@@ -36,7 +36,7 @@ def plan_or_error(job: DataPrepJob) -> Any:
 
 
 def discovered(job: DataPrepJob) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The units and the state that the reader finds with the stored results. Unlike `planned`, reads no records."""
+    """Returns the units and the state that the reader derives from the stored scan results. Unlike `planned`, reads no records."""
     access = Access()
     access.follow(job.spec, run_id.versions(job.spec))
     access.scan = scanned_before(job.spec, access)
@@ -69,7 +69,7 @@ def scan_files(folder: Path) -> list[Path]:
 
 
 def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files in a folder `in` that are opened from now on."""
+    """Returns a list that collects the names of the files that are opened in a folder `in` from now on."""
     opened: list[str] = []
     really = FileStore.open
 

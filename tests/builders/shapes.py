@@ -1,4 +1,4 @@
-"""Sources for every shape of schema, each with a job that converts the source to any format."""
+"""Sources for every shape of schema. Each has a job that can convert it to any format."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -99,7 +99,10 @@ REFUSED: Final[Mapping[tuple[str, str], str]] = {
     ("csvSequences", "fileBatch"): "the features are label, walk",
     ("numpy", "fileBatch"): "the features are values",
 }
-"""The refused combinations, and what the message contains besides the format. The tests check that all other combinations convert."""
+"""The combinations that are refused, each with text that the error message contains besides the format.
+
+The tests check that all other combinations can be converted.
+"""
 
 
 def shape_job(written: dict[str, Any], output: Path, *, format_: str, parallelism: int) -> DataPrepJob:

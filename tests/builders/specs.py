@@ -1,4 +1,4 @@
-"""Jobs, parsed from specs in the form of YAML."""
+"""Jobs made from specs, which are given as parsed YAML."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A stand-in for Spark: an engine of SQL that runs statements in DuckDB, and pickles the functions that Spark would send to its machines."""
+"""A stand-in for Spark: an SQL engine that runs statements in DuckDB, and pickles the functions that Spark would send to its machines."""
 
 # ruff: noqa: S608 - statements of tests
 
@@ -12,7 +12,7 @@ from dataprep_converter.inputs.access import Access
 
 
 class DuckDBEngine:
-    """Implements `SqlEngine`. Rows are shuffled wherever Spark promises no order."""
+    """Implements `SqlEngine`. Wherever Spark guarantees no order, rows are shuffled."""
 
     def __init__(self, *, is_remote: bool = False) -> None:
         import duckdb
@@ -25,15 +25,15 @@ class DuckDBEngine:
         self.ranges_written = 0
 
     def helps(self, size: int) -> bool:
-        """Any tables."""
+        """Return True for tables of any size."""
         return size >= 0
 
     def views(self) -> list[str]:
-        """The names of the existing views."""
+        """Returns the names of the existing views."""
         return [row[0] for row in self._database.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
 
     def read(self, view: str, schema: pa.Schema, parts: int, rows: Callable[[Access, int], Iterator[pa.RecordBatch]]) -> None:
-        """Reads the parts in the reverse order."""
+        """Reads the parts in reverse order."""
         batches = [batch for part in reversed(range(parts)) for batch in _sent(rows)(Access(), part)]
         self.parts_read += parts
         self._database.register("incoming", pa.Table.from_batches(batches[::-1], schema))
@@ -41,16 +41,16 @@ class DuckDBEngine:
         self._database.unregister("incoming")
 
     def keep(self, view: str, query: str) -> None:
-        """Makes a table."""
+        """Stores the query's rows in a table."""
         self._database.execute(f"CREATE TABLE {view} AS {query}")
 
     def number(self, view: str, query: str, order: Sequence[str], rows: int) -> None:
-        """Numbers the rows by a window."""
+        """Numbers the rows with a window function."""
         self.keep(view, f"SELECT *, row_number() OVER (ORDER BY {', '.join(order)}) - 1 AS n FROM ({query}) ORDER BY random()")
         assert self.rows(f"SELECT count(*) FROM {view}") == [(rows,)]
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Returns the rows of a query."""
         return self._database.execute(query).fetchall()
 
     def lay_down(
@@ -61,7 +61,7 @@ class DuckDBEngine:
         range_of: str,
         write: Callable[[Access, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
-        """Sorts the rows of each range, and writes them in batches of 100 rows. Ranges are written in the reverse order."""
+        """Sorts the rows of each range, and writes the rows in batches of 100. Writes the ranges in reverse order."""
         said: list[tuple[Any, ...]] = []
         for number in reversed(range(ranges)):
             statement = f"SELECT * FROM ({query}) WHERE {range_of} = {number} ORDER BY {', '.join(order)}"
@@ -78,5 +78,5 @@ class DuckDBEngine:
 
 
 def _sent(function: Any) -> Any:
-    """The function as a task would get it."""
+    """Returns the function as a task would receive it, after a round trip through pickle."""
     return pickle.loads(pickle.dumps(function))  # noqa: S301 - it was pickled just now

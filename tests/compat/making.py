@@ -3,8 +3,8 @@
     python tests/compat/making.py CHECKOUT ARCHIVE     # CHECKOUT: a release's sources with a compiled kernel
 
 The committed archive was made by the last release in which parts and formats had no versions. It is never rebuilt: when a format gets a new
-version, another archive is added beside it. On a local disk a pin is a file's size and its modification time in nanoseconds. tar doesn't
-keep nanoseconds, so the times are stored in `times.json`.
+version, another archive is added beside it. On a local disk, a pin consists of a file's size and its modification time in nanoseconds. tar
+doesn't keep the nanoseconds, so the times are also stored in `times.json`.
 
 Each folder is a data set. `in/` is the input, `job.yaml` is the job with relative paths, `out/` is the release's output, and `state` says
 how far the job got.

@@ -4,8 +4,9 @@ in the life of a job.
     PYTHONPATH=CHECKOUT:CHECKOUT/api:CHECKOUT/operator:CHECKOUT/converter python tests/compat/making_objects.py FILE MOMENT ...
 
 CHECKOUT contains a release's sources. That release's fake API server records the objects that its operator writes. The committed files were
-made by the last release whose child names had six digits of the uid. One file contains a single job at several moments. The other file
-contains the exceptions listed in CONTRIBUTING and other kinds of objects. These files are never rebuilt. New files are added beside them.
+made by the last release whose child names had six digits of the uid. One file contains a single job at several points in its life. The
+other file contains the exceptions listed in CONTRIBUTING, and other kinds of objects. These files are never rebuilt; new files are added
+beside them.
 """
 
 import asyncio

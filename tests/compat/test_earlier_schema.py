@@ -96,7 +96,7 @@ def strict_rules(schema: Schema) -> set[tuple[str, str]]:
     """Return the path and text of each rule that is checked again even if its object is unchanged.
 
     The API server skips the rules of an unchanged object (ratcheting), but an object that has fields outside the schema never counts as
-    unchanged. A rule that reads `oldSelf` can itself skip objects that are unchanged.
+    unchanged. Rules that read `oldSelf` aren't returned, because they can themselves skip unchanged objects.
     """
     return {
         (path, rule["rule"])
@@ -110,8 +110,8 @@ def strict_rules(schema: Schema) -> set[tuple[str, str]]:
 def new_rules(earlier: Schema, now: Schema) -> set[tuple[str, str]]:
     """Return the strict rules that the earlier schema doesn't have.
 
-    The rule of a union that has gained members doesn't count as new: an object without the new members either breaks both the old rule and
-    the new rule, or breaks neither.
+    If a union has gained members, its changed rule doesn't count as new: for an object that has none of the new members, the old rule and
+    the new rule give the same result.
     """
     rules = strict_rules(earlier)
     unions = [(path, members_of(rule)) for path, rule in rules if members_of(rule)]

@@ -39,7 +39,7 @@ def values(folder: Path) -> list[int]:
 
 
 def fault_of(job: DataPrepJob) -> str | None:
-    """Why this release can't continue output that was made with the first version of every part. None if it can continue."""
+    """Return why this release can't continue output that was made with version 1 of every part, or None if it can."""
     return run_id.fault_of_versions({}, job.spec)
 
 

@@ -77,7 +77,7 @@ def test_an_unrequested_exit_with_143_is_a_failure() -> None:
     assert failure["exitCode"] == 143
     assert failure["message"].startswith("The container ended with exit code 143, as if told to stop")
 
-    # The earlier release's Job counts none of these exits as failures.
+    # The earlier release's Job doesn't count any of these exits as a failure.
     for number in range(3):
         world.pod("convert-1", world.ended(143, "bye"), name=f"again-{number}", index=0)
     assert world.settle() == "Failed"

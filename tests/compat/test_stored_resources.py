@@ -21,14 +21,16 @@ Value = Any  # JSON
 Schema = Mapping[str, Any]  # the same
 
 INVALID = "invalid mnist"
-"""Specs that are valid according to every schema, but that the operator rejects."""
+"""Specs that every schema accepts but the operator rejects."""
 PHASES = {"Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"}
 TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
 
 
 def faults(value: Value, schema: Schema, path: str = "") -> Iterator[str]:
-    """Return a message for each violation of a structural schema. CEL rules aren't checked. Unknown fields count, because they would be
-    pruned."""
+    """Return a message for each violation of a structural schema.
+
+    CEL rules aren't checked. Unknown fields count as violations, because the API server would prune them.
+    """
     if schema.get("x-kubernetes-int-or-string"):
         if not isinstance(value, int | str):
             yield f"{path} is neither a number nor a text"

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without the C library, the slow format tests run only at night.
 
     The library's own tests, most of them in `tests/converter/core/test_native.py`, compare each of its functions with the Python code that
-    replaces it. The quick format tests run both with and without the library.
+    replaces it. The quick format tests run twice: with the library, and without it.
     """
     for item in items:
         known = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def no_job_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run by an earlier test is no earlier run of this process, which would count as ended (`makers.has_ended`)."""
+    """Forget the runs of earlier tests, which would count as ended runs of this process (`makers.has_ended`)."""
     monkeypatch.setattr(makers, "_at_work", {})
 
 
@@ -44,8 +44,10 @@ _HDFS = pytest.StashKey[HdfsCluster]()
 
 @pytest.hookimpl(trylast=True)  # after the fixtures, which might start servers again
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stops HDFS when this process has finished the test files that use it. These files come first. Idle servers need one second of
-    processor time per minute."""
+    """Stops HDFS when this process has finished the test files that use HDFS.
+
+    These files run first. Even idle, the servers take one second of processor time per minute.
+    """
     cluster = item.config.stash.get(_HDFS, None)
     if cluster is not None and nextitem is not None and "PYTEST_XDIST_WORKER" in os.environ and not on_hdfs(nextitem.nodeid.split("::")[0]):
         cluster.stop()

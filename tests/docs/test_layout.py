@@ -36,7 +36,7 @@ def test_each_folder_of_tests_is_named_after_a_package(package: str, tests: str)
 
 
 def test_no_test_module_is_imported() -> None:
-    """Code that several test modules need is in tests/builders, or in a helper module beside these modules."""
+    """If several test modules need the same code, the code is in tests/builders or in a helper module beside them."""
     found = {
         str(path.relative_to(ROOT)): _IMPORT.findall(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / "tests").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Wherever the operator, the converter's commands or the pages mention the steps of a job, no step is missing."""
+"""All lists of a job's steps are complete, in the operator, the converter's commands and the pages."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from dataprep_operator.objects import job_steps
 STEPS: Final[tuple[StepName, ...]] = get_args(StepName)
 DOCS: Final = Path(__file__).parents[2] / "docs"
 COLUMN_OF_COUNTS: Final = "Shards"
-"""The column of kubectl that shows what is finished in the steps with several pods."""
+"""kubectl's column that shows how much is finished in a step with several pods."""
 
 
 def a_status(step: StepName) -> DataPrepJobStatus:

@@ -1,7 +1,7 @@
 """Fixtures for the cluster, the installed operator and the stores. All of these are real programs, except the OSS fake.
 
-All test processes share the cluster, the operator and HDFS. Each process has its own S3 server and its own OSS fake, so a test is free to
-stall all writes or deny any right. A test that kills a DataNode starts its own HDFS.
+All test processes share the cluster, the operator and HDFS. Each process has its own S3 server and its own OSS fake, so a test can stall
+all writes or deny any right without affecting other processes. A test that kills a DataNode starts its own HDFS.
 """
 
 import os
@@ -41,10 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Interleaves the files, because tests in one file compete for the same resources: the first test of each file, then the second, and so
-    on.
+    """Interleaves the files: takes the first test of each file, then the second test of each file, and so on.
 
-    Long tests come first, so that no long test is left to run alone at the end.
+    The reason is that tests in one file compete for the same resources. Long tests come first, so that no long test runs alone at the end.
     """
     taken: Counter[Path] = Counter()
     places: dict[pytest.Item, int] = {}
@@ -53,7 +52,7 @@ def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         places[item] = taken[item.path]
     spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
     for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
-        # Each process begins with two tests: a long test and the test after it.
+        # pytest-xdist gives each process two tests to begin with: a long test and the test after it.
         spread.insert(2 * number, item)
     return spread
 
@@ -93,7 +92,7 @@ def own_hdfs(stores: Stores) -> Iterator[HdfsCluster]:
 
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Iterator[Installation]:
-    """The operator that `python -m workbench test` has installed for all test processes, or else a new one."""
+    """The operator that `python -m workbench test` has installed for all test processes. If there is none, a new operator is installed."""
     if is_shared():
         yield Installation(cluster)
         return
@@ -120,7 +119,7 @@ def spark_image(cluster: Cluster, operator: Installation) -> Iterator[None]:
 def away(operator: Installation) -> Iterator[Installation]:
     """Scales down the installed operator, and keeps its rights in place.
 
-    The operator is scaled up again after the test, or after all processes that share it have ended.
+    The operator is scaled up again after the test. If several processes share it, it is scaled up after all of them have ended.
     """
     send_away(operator)
     yield operator

@@ -49,7 +49,7 @@ def job(namespace: Namespace, stores: Stores, source: str, *, parallelism: int =
 
 
 def workers(namespace: Namespace) -> list[Document]:
-    """The converter pods. There is at least one, so an assertion about all pods is never vacuously true."""
+    """The converter pods. There is at least one, so that an assertion about all pods can't pass because there are none."""
     found = namespace.pods("gpu", step="convert")
     assert found, namespace.story("gpu")
     return found
@@ -136,8 +136,10 @@ def other_gpu_node(cluster: Cluster) -> Iterator[str]:
 def test_two_gpus_come_from_the_selected_node(
     namespace: Namespace, stores: Stores, digits_on_s3: str, gpu_node: str, other_gpu_node: str
 ) -> None:
-    """There is room for only one of the two workers at a time. The second worker waits, and does not use the GPUs of a node with another
-    label."""
+    """The GPU nodes have room for only one of the two workers at a time.
+
+    The second worker waits, and doesn't use the GPUs of a node with a different label.
+    """
     namespace.apply(job(namespace, stores, digits_on_s3, parallelism=2, policy="Required", count=2))
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"
@@ -161,7 +163,10 @@ def test_a_job_waits_for_more_gpus_than_the_selected_node_has(
 def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
     namespace: Namespace, stores: Stores, cluster: Cluster, own_operator: Installation, digits_on_s3: str
 ) -> None:
-    """A CPU job that selects the GPU node by another label isn't scheduled. A job that doesn't select this label runs on another node."""
+    """A CPU job isn't scheduled even if it selects the GPU node by another of the node's labels.
+
+    Without this selector, the job runs on another node.
+    """
     node, taken_from = "node1", {"accelerator": "gpu"}
     own_operator.install(
         {"namespaces": [namespace.name], "crds": {"install": False}, "workers": {"cpu": {"avoidNodes": taken_from}}},

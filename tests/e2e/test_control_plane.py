@@ -66,8 +66,8 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
     at_work(namespace)
     apply_crd(cluster, newer)
     try:
-        # An unknown field affects only the job that uses it, which waits for an operator upgrade. The operator's watches might still date
-        # from before the CRD upgrade and deliver the job without the field.
+        # An unknown field affects only the job that uses it: this job waits for an upgrade of the operator. If the operator's watches began
+        # before the CRD upgrade, they might deliver the job without the field.
         [late] = small_jobs(stores, namespace, ["late"])
         late["spec"]["ofANewerRelease"] = "yes"
         apply_once_known(namespace, late)
@@ -97,7 +97,7 @@ def test_objects_of_an_older_release_are_read_and_their_jobs_continue(
 
 
 LATER = ("code", "effective", "fromJob", "runs", "timings", "warnings")
-"""Status fields that an older release might not have written."""
+"""Status fields that an object from an older release might lack."""
 
 
 def apply_once_known(namespace: Namespace, job: Document) -> None:

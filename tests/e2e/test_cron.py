@@ -31,7 +31,7 @@ def a_cron(name: str, template: Document, **spec: Any) -> Document:  # Any: YAML
 
 
 def until(found: Any, *, what: str, seconds: float = SECONDS) -> Any:  # Any: whatever `found` returns
-    """Polls until the result is truthy, and returns it."""
+    """Polls until the result of `found` is truthy, and returns the result."""
     deadline = time.monotonic() + seconds
     while not (answer := found()):
         assert time.monotonic() < deadline, f"timed out after {seconds} s waiting for: {what}"

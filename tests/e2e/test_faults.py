@@ -1,6 +1,6 @@
-"""Tests with killed workers, deleted pods, a killed operator, a dead node or a dead data node.
+"""Tests in which workers, the operator, a node or a data node are killed, or pods are deleted.
 
-The tests check that the output's bytes stay the same, and that there are no duplicates or leftovers.
+The output's bytes must stay the same, and there must be no duplicates or leftovers.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def test_a_killed_worker_costs_only_its_own_shard(
     with slow_writes(stores, seconds=1.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         done = some_reports(stores, namespace, at_least=2)
-        # For a moment between two tasks, there might be no pod.
+        # Between two tasks, there might be no pod for a moment.
         namespace.wait("slow", lambda _: kill(namespace) > 0, what="at work")
         some_reports(stores, namespace, at_least=4)
     namespace.wait_phase("slow", "Succeeded")
@@ -57,8 +57,11 @@ def test_a_killed_worker_costs_only_its_own_shard(
 def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
-    """Kubernetes removes a namespace only once its pods are gone. But a Job keeps a finished pod until it has created another pod in its
-    place, and a namespace that is being deleted accepts no new pods. So the operator deletes the Job."""
+    """Kubernetes removes a namespace only once its pods are gone.
+
+    But a Job keeps a finished pod until it has replaced the pod, which it can't do in a namespace that is being deleted. So the operator
+    deletes the Job.
+    """
     with slow_writes(stores, seconds=2.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, workers__parallelism=1))
         some_reports(stores, namespace, at_least=1)

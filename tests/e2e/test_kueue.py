@@ -104,7 +104,10 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
 
 
 def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
-    """This test comes first in the file, because the later tests install Kueue. In any case, Kueue ignores the Jobs in this namespace."""
+    """This test comes first in the file, before other tests install Kueue.
+
+    But even if Kueue is installed, it ignores the Jobs in this namespace.
+    """
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
     told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
@@ -137,7 +140,7 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     until(lambda: all(is_true(workload(queues, name), "Finished") for name in ("first", "second")), what="finished Workloads")
     assert len(queues.all("workloads")) == 2
     began = [step_job(queues, name, "plan")["status"]["startTime"] for name in ("first", "second")]
-    # The last step's Job might not have its completion time yet, but the DataPrepJob has.
+    # The DataPrepJob already has its completion time, but the last step's Job might not.
     ended = [queues.status(name)["completionTime"] for name in ("first", "second")]
     assert min(ended) <= max(began)
 
@@ -148,7 +151,7 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
         queues.apply(queued(slow_job(queues, stores, digits_on_s3), "research"))
         done = some_reports(stores, queues, at_least=1)
         stop(queues, "HoldAndDrain")
-        # The message says "is stopped" at first, and "is inactive" as soon as Kueue has reconciled again.
+        # The message first says "is stopped". After Kueue has reconciled again, it says "is inactive".
         held(queues, "slow", reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
     # Neither editing nor suspending the job disturbs Kueue.
     queues.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 1}}}')
@@ -183,7 +186,7 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
     assert any("Preempted to accommodate a workload" in message for message in told), told
     queues.wait_phase("slow", "Succeeded")
     assert_whole(stores, queues)
-    # The same Workload was admitted twice.
+    # The queue has admitted the same Workload twice.
     assert workload(queues, "slow")["metadata"]["uid"] == first
     ended = queues.status("urgent")["completionTime"]
     assert max(pod["status"]["startTime"] for pod in queues.pods("slow", step="plan")) >= ended
@@ -260,8 +263,10 @@ def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues:
 
 
 def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, stores: Stores) -> None:
-    """Kueue puts every Job without a queue into the LocalQueue `default`. If it did so with the steps' Jobs, they would wait for quota that
-    their own DataPrepJob holds."""
+    """Kueue puts every Job without a queue into the LocalQueue `default`.
+
+    If it did so with the Jobs of the steps, these would wait for quota that their own DataPrepJob holds.
+    """
     queues.apply(*kueue.queue("default", namespace=queues.name, cpu="50m"))
     [job] = small_jobs(stores, queues, ["inside"])
     queues.apply(queued(job, "default"))

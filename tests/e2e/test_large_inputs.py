@@ -18,13 +18,15 @@ from workbench.stores import BUCKET, Stores
 from workbench.wide_rows import ROWS, large_job
 
 FILES = 6
-"""The number of files. They have four parts, two for each pod. The first part ends within the second file."""
+"""The number of files. Together, they have four parts, two for each pod. The first part ends within the second file."""
 SOME = {"splits": {"into": [{"name": "train", "first": 1000}]}}
 
 
 def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
-    """The pods of the second and third part are killed, and then the job is suspended, before these parts are stored. The last part has not
-    begun then."""
+    """Before the second and the third part are stored, their pods are killed, and then the job is suspended.
+
+    At that time, the last part has not begun.
+    """
     job = large_job(namespace, stores, files=FILES, **SOME)
     with held_writes(stores, namespace, r"_dataprep/scan-[^/]*/0000[123]"):
         namespace.apply(job)
@@ -43,7 +45,7 @@ def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(name
     namespace.wait_phase("large", "Succeeded")
     assert_made_as_on_one_machine(job, namespace, stores, tmp_path)
     assert steps(namespace) == ["plan", "scan", "merge", "convert", "commit"]
-    # The first part was scanned once. The pods of the second part were killed and suspended.
+    # The first part was scanned once. The second part had several pods, because its pods were killed and suspended.
     indexes = [pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in namespace.pods("large", step="scan")]
     assert (indexes.count("0"), indexes.count("1") > 1, set(indexes)) == (1, True, {"0", "1", "2", "3"})
     assert any(message.startswith("The input is scanned in 4 parts") for _, message in namespace.events("large"))

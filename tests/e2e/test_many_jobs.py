@@ -1,6 +1,6 @@
-"""With many jobs at the same time, no job is forgotten and no job is started twice.
+"""If there are many jobs at the same time, each job is started exactly once.
 
-The test is in a separate file, because it uses the complete machine and has a time limit.
+The test is in a separate file, because it uses the whole machine and has a time limit.
 """
 
 import time

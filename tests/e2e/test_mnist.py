@@ -150,7 +150,7 @@ WORKERS = {"n1": 0, "n7": 4, "n16": 1, "target": 0}
 def test_shard_counts_and_parallelism_keep_the_bytes(
     namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path, jobs: Mapping[str, int]
 ) -> None:
-    """All shard counts yield the same bytes: on the cluster in one pod and with a parallelism of 1 and 4, and also locally."""
+    """For each number of shards, the bytes are the same with one pod, with a parallelism of 1 or 4, and on this machine."""
     volume = mount(namespace, stores)
     wanted: dict[str, dict[str, Any]] = {name: {"targetSize": "8Mi"} if name == "target" else {"count": int(name[1:])} for name in jobs}
     for name, workers in jobs.items():

@@ -1,4 +1,7 @@
-"""A notebook in a real Jupyter kernel submits jobs to the cluster. Its user is a service account with the role of docs/python.md."""
+"""A notebook in a real Jupyter kernel submits jobs to the cluster.
+
+Its user is a service account with the role that docs/python.md describes.
+"""
 
 import json
 import os
@@ -41,7 +44,7 @@ print(result.records, result.uri, flush=True)
 
 @pytest.fixture
 def variables(namespace: Namespace, stores: Stores, tmp_path: Path) -> dict[str, str]:
-    """The variables of the user's programs. The namespace has a profile for the stores."""
+    """Returns the environment variables of the user's programs. Gives the namespace a profile with the settings of the stores."""
     workers = {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}}
     spec = {"stores": stores.settings(), "workers": workers}
     namespace.apply({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepProfile", "metadata": {"name": "default"}, "spec": spec})

@@ -150,7 +150,7 @@ def test_a_second_release_does_not_start_where_another_one_runs(
 def test_an_operator_with_a_wrong_clock_uses_the_api_servers_time(
     namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:
-    """Deadlines, pending pods and terminating pods are all judged by timestamps written by the cluster."""
+    """The operator judges deadlines, pending pods and terminating pods by timestamps that the cluster has written."""
     shifted = {"FAKETIME": "+2h", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": faketime()}
     with (
         ApiProxy(kubeconfig) as proxy,

@@ -21,7 +21,7 @@ HEALED_SECONDS = 90
 
 
 def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> Document:
-    """Waits until the condition `Running` gives this reason for the absence of running pods."""
+    """Waits until the condition `Running` is False with this reason."""
 
     def said(status: Document) -> bool:
         return bool(condition(status, "Running").get("reason") == reason)

@@ -1,4 +1,4 @@
-"""Jobs of the Python API on the cluster. Its user is a service account with the role of docs/python.md."""
+"""Jobs that the Python API submits to the cluster. The user is a service account with the role that docs/python.md describes."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ SMALL = {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {
 
 @pytest.fixture
 def user(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
-    """The user whose kubeconfig the environment names."""
+    """Creates a user. The environment variable KUBECONFIG names the user's kubeconfig."""
     made = make_user(namespace, "scientist", role=EDIT, folder=tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig))
     return made
@@ -32,7 +32,7 @@ def user(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def key(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment has the key of the S3 server."""
+    """Sets the environment variables with the address and the key of the S3 server."""
     named = {"ENDPOINT_URL": stores.s3.endpoint, "REGION": stores.s3.region}
     keys = {"ACCESS_KEY_ID": stores.s3.access_key, "SECRET_ACCESS_KEY": stores.s3.secret_key}
     for name, value in (named | keys).items():
@@ -77,7 +77,7 @@ def test_a_failed_job_names_the_cause_and_succeeds_after_a_retry(namespace: Name
     assert (result.records, result.splits, result.classes) == (ROWS, {"train": 150, "test": 50}, {"kind": ("a", "b", "c")})
     assert (result.uri, result.is_reproducible, result.warnings) == (f"s3://{BUCKET}/{namespace.name}", True, ())
     assert str(job.progress) == "Succeeded 100 %, 2 of 2 shards, 200 records"
-    # An event is recorded after the status that it describes.
+    # Wait for the events, because an event is recorded only after the status that it describes.
     namespace.wait("rows", lambda _: {"InputNotFound", "Planned", "Completed"} <= {event.reason for event in job.events}, what="reported")
     read = [number for batch in result.open(split="train") for number in batch["x"].tolist()]
     assert len(read) == 150
@@ -97,7 +97,7 @@ def test_a_failed_job_names_the_cause_and_succeeds_after_a_retry(namespace: Name
 
 @pytest.mark.usefixtures("user")
 def test_an_asynchronous_job_is_suspended_and_goes_on(namespace: Namespace, stores: Stores) -> None:
-    """While its only shard is being written, the job is suspended. Its events and logs are read meanwhile."""
+    """The job is suspended while its only shard is being written. In the meantime, its events and logs are read."""
     stores.s3.write(BUCKET, f"{namespace.name}.csv", TEXT)
     output = {"uri": f"oss://{BUCKET}/{namespace.name}"}
 
@@ -107,14 +107,14 @@ def test_an_asynchronous_job_is_suspended_and_goes_on(namespace: Namespace, stor
             await job.result()
         with held_writes(stores, namespace, r".*tfrecords"):
             await reached(job, "Running")
-            with pytest.raises(TimeoutError, match="The job rows hasn't ended within 0.1 seconds. It goes on."):
+            with pytest.raises(TimeoutError, match="The job rows hasn't ended within 0.1 seconds. The job continues."):
                 await job.wait(timeout=0.1)
             await job.suspend()
             await reached(job, "Suspended")
         await job.resume()
         _, result, lines = await asyncio.gather(reached(job, "Succeeded"), job.wait(timeout=120, poll=0.5), follow(job))
         assert any("committed 200 records" in line for line in lines)
-        # An event is recorded after the status that it describes.
+        # Wait for the events, because an event is recorded only after the status that it describes.
         async with asyncio.timeout(60):
             while not {"Suspended", "Resumed", "Completed"} <= {event.reason for event in await job.events()}:
                 await asyncio.sleep(0.3)
@@ -154,7 +154,7 @@ def test_a_user_without_rights_reads_which_one_is_missing(namespace: Namespace, 
 def test_a_program_in_a_pod_uses_the_pods_rights(
     namespace: Namespace, stores: Stores, user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pod is played: this process has the variables and the files that the kubelet gives a pod of the account."""
+    """This process stands in for a pod: it has the environment variables and the files that the kubelet gives to the account's pods."""
     token, authority, own = tmp_path / "token", tmp_path / "ca.crt", tmp_path / "namespace"
     token.write_text(user.token)
     authority.write_bytes(base64.b64decode(user.authority))

@@ -1,5 +1,7 @@
-"""Tests of invalid jobs. The API server rejects them with the field's path, or they fail within the documented time, before a worker
-starts."""
+"""Tests of invalid jobs.
+
+Either the API server rejects the job with the field's path, or the job fails within the documented time, before any worker starts.
+"""
 
 import json
 import time
@@ -100,7 +102,7 @@ def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: 
         source=digits_on_hdfs,
         output=f"{stores.hdfs.uri}/{namespace.name}",
         workers__image="nowhere.invalid/none:1",
-        # An unknown host name might become resolvable, so by default the job waits longer.
+        # By default the job waits longer, because an unknown host name might become resolvable later.
         blockedDeadlineSeconds=5,
     )
     fails(namespace, job, reason="ImagePullFailed", words=["nowhere.invalid/none:1"])

@@ -1,6 +1,6 @@
 """Least privilege: compares the requests that operators made during all previous tests with the rights that the chart grants.
 
-This module runs last. Unused rights are checked only after a run of all tests, because some of the tests use only some of the rights.
+This module runs last. The test for unused rights needs a run of all tests, because a selection of the tests doesn't use all rights.
 """
 
 import pytest
@@ -50,7 +50,8 @@ def test_a_namespaced_operator_requests_nothing_outside_its_namespaces(asked: li
 
 
 def test_leases_are_requested_only_in_the_operators_own_namespace(asked: list[Use]) -> None:
-    # Release markers are an exception: they are created in the namespaces where a release works, and looked up by name in every namespace.
+    # Release markers are an exception: a release creates them in the namespaces where it works, but looks them up by name in every
+    # namespace.
     leases = [use for use in asked if use.right.resource == "leases" and not use.name.startswith(marker(None)) and use.right.verb != "list"]
     assert {(use.account, use.namespace) for use in leases} == {(use.account, use.account.partition(":")[0]) for use in leases}
 

@@ -1,6 +1,7 @@
-"""The operator is replaced by another release's operator while jobs plan, convert and commit. The jobs still produce the same bytes.
+"""While jobs plan, convert and commit, the operator is replaced by another release's operator.
 
-The pods that run at that moment keep their release's image, so operators and converters from two releases work together.
+The jobs still produce the same bytes. Pods that are running at that moment keep the image of their own release, so an operator and
+converters from different releases work together.
 """
 
 import re
@@ -119,7 +120,7 @@ def jobs_on_oss(namespace: Namespace, stores: Stores) -> list[Document]:
     jobs = small_jobs(stores, namespace, [*HELD])
     for job in jobs:
         job["spec"]["stores"] = [store for store in stores.settings() if store["uriPrefix"] == "oss://"]
-        # The earlier release has no workers.onePod. In every release, jobs with this deadline have separate pods for each step.
+        # The earlier release doesn't have `workers.onePod`. A job with this deadline has separate pods for each step in both releases.
         del job["spec"]["workers"]["onePod"]
         job["spec"]["stepDeadlines"] = {"planSeconds": 3600}
         job["spec"]["output"] |= {"uri": f"oss://{BUCKET}/{namespace.name}/{job['metadata']['name']}"}

@@ -1,4 +1,4 @@
-"""Rows are appended to a data set: its files and its records stay, whatever the split and the format are."""
+"""Rows are appended to a data set. The existing files and records stay, whatever the split and the format are."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ ROWS = [[numbers(0, 2)]]
 
 
 def checked(folder: Path, split: str = "train") -> list[int]:
-    """Verify every record of the data set. Return the numbers in a split's records."""
+    """Verify every record of the data set. Return the values of `n` in a split's records."""
     verify(str(folder), Access(), every_record=True)
     return [row["n"] for row in rows_of(folder, split=split)]
 
@@ -121,7 +121,7 @@ def test_rows_are_not_appended_to_a_data_set_whose_overwrite_was_not_finished(
     written = run_tasks(write, [[numbers(50, 2)]])
 
     class Killed(BaseException):
-        """The driver ends here."""
+        """Simulates the death of the driver."""
 
     def killed(*_: object, **__: object) -> None:
         raise Killed

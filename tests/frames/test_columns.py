@@ -1,4 +1,4 @@
-"""The columns of a write that only the tasks know: they must be the same in all tasks."""
+"""Writes in which only the tasks know the columns. The columns must be the same in all tasks."""
 
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ def test_without_rows_there_is_no_data_set_and_an_append_changes_nothing(tmp_pat
 def test_rows_that_the_engine_has_counted_are_not_left_out(tmp_path: Path) -> None:
     write = begin(tmp_path / "out", None)
     reports = run_tasks(write, [[numbers(0, 2)], [numbers(2, 2)]])
-    with pytest.raises(NotWhole, match="Spark has passed 5 rows to the partitions, but their files have 4."):
+    with pytest.raises(NotWhole, match="Spark has passed 5 rows to the partitions, but the files that they wrote contain 4 rows."):
         publishing.commit(write, reports, rows=5)
     publishing.commit(write, reports, rows=4)
     assert len(rows_of(tmp_path / "out")) == 4

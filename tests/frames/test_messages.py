@@ -1,4 +1,4 @@
-"""Messages for users of an engine name its calls and options, not the fields of a job."""
+"""Error messages for users of an engine name the engine's calls and options, not the fields of a job."""
 
 import pytest
 

@@ -66,7 +66,7 @@ def test_a_commit_that_is_going_on_matters_only_if_it_replaces(
     written = run_tasks(write, [[numbers(50, 2)]])
 
     class Killed(BaseException):
-        """The driver ends when it has claimed the folder."""
+        """Simulates the death of the driver after it has claimed the folder."""
 
     def killed(*_: object) -> None:
         raise Killed

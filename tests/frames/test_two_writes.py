@@ -1,4 +1,4 @@
-"""Two writes to one folder: the one that commits second changes nothing and names the other."""
+"""Two writes to the same folder. The write that commits second changes nothing, and its error names the other write."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ SCHEMA = numbers(0, 1).schema
 
 
 def checked(folder: Path) -> list[int]:
-    """Verify every record of the data set. Return the numbers in its records."""
+    """Verify every record of the data set. Return the values of `n` in its records."""
     verify(str(folder), Access(), every_record=True)
     return [row["n"] for row in rows_of(folder)]
 

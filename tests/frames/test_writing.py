@@ -1,4 +1,7 @@
-"""A DataFrame becomes a data set like any other: whole, verified, each record once, whatever happens to attempts and drivers."""
+"""A DataFrame becomes a data set like any other.
+
+Whatever happens to attempts and drivers, the data set is complete and contains each record once.
+"""
 
 from contextlib import nullcontext
 from decimal import Decimal
@@ -29,7 +32,7 @@ PARTITIONS = [[numbers(0, 7), numbers(7, 3)], [], [numbers(10, 5)]]
 
 
 def checked(folder: Path) -> list[int]:
-    """Verify every record of the data set. Return the numbers in its records."""
+    """Verify every record of the data set. Return the values of `n` in its records."""
     verify(str(folder), Access(), every_record=True)
     return [row["n"] for row in rows_of(folder)]
 
@@ -47,7 +50,7 @@ def test_each_partition_with_rows_becomes_a_file_in_every_format(tmp_path: Path,
     options: dict[str, Any] = {"format": format_}
     if format_ in ("npz", "recordioProtobuf", "dl4jDataset"):  # formats without text
         partitions = [[batch.select(["n"]) for batch in batches] for batches in PARTITIONS]
-    if format_ == "fileBatch":  # which stores files with their names
+    if format_ == "fileBatch":  # this format stores files with their names
         partitions = [[batch.select(["word"]) for batch in batches] for batches in PARTITIONS]
         options["fileBatch_content"] = options["fileBatch_uri"] = "word"
     write_frame(tmp_path / "out", partitions, **options)
@@ -199,7 +202,7 @@ def test_a_null_that_the_format_lacks_names_the_row_and_sparks_remedy(tmp_path: 
 
 def test_partitions_whose_keys_would_repeat_are_refused(tmp_path: Path) -> None:
     write = begin(tmp_path / "out", numbers(0, 1).schema, format="sequenceFile")
-    with pytest.raises(BadSpec, match=r"at most 1,048,576 partitions, those of earlier appends included. Use df.coalesce\(\)"):
+    with pytest.raises(BadSpec, match=r"at most 1,048,576 partitions, including those of earlier appends. Use df.coalesce\(\)"):
         write_partition(write, [numbers(0, 1)], partition=1 << 20, attempt="1")
 
 
@@ -329,7 +332,7 @@ def test_nothing_is_visible_before_the_commit(tmp_path: Path) -> None:
 
 def test_only_the_winners_records_are_published_and_the_losers_files_are_removed(tmp_path: Path) -> None:
     write = begin(tmp_path / "out", numbers(0, 1).schema)
-    run_tasks(write, PARTITIONS, first_attempt=100)  # a speculative attempt of each task, which also ended
+    run_tasks(write, PARTITIONS, first_attempt=100)  # a speculative attempt of each task, which also finished
     broken = iter([numbers(0, 4)])
 
     def failing() -> Any:
@@ -451,11 +454,11 @@ def test_a_driver_that_was_killed_before_the_commit_leaves_nothing_that_stops_th
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Simulates the death of the process."""
 
 
 def kill_commit(monkeypatch: pytest.MonkeyPatch, write: Write, partitions: list[list[pa.RecordBatch]], *, after: int) -> bool:
-    """Commit a write, and end at the operation on the store that follows `after` others. Return whether there were that many."""
+    """Commit a write, and die at the store operation that follows `after` others. Return whether the commit got that far."""
     written = run_tasks(write, partitions)
     done = 0
     with monkeypatch.context() as patched:
@@ -485,7 +488,7 @@ def test_a_driver_that_was_killed_in_its_commit_is_followed_by_another(
 ) -> None:
     if store == "copies":
         request.getfixturevalue("copying_store")
-    # A process that has been killed is known to have ended.
+    # Treat the killed process as a process that has ended.
     monkeypatch.setattr(makers, "has_ended", lambda _: True)
     options: dict[str, Any] = {"overwrite": True} if mode == "overwrite" else {"mode": mode}
     earlier = [] if mode == "errorifexists" else list(range(6))

@@ -22,7 +22,10 @@ _WORDS = (
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """Returns `data` with one to four changes. In half of the cases, a gzip stream's content is changed and gets a matching checksum."""
+    """Returns `data` with one to four changes.
+
+    If `data` is a gzip stream, in half of the cases its content is changed instead, and gets a matching checksum.
+    """
     if data.startswith(_GZIP) and rng.random() < 0.5:
         return gzip.compress(_changed(gzip.decompress(data), rng), mtime=0)
     return _changed(data, rng)

@@ -1,6 +1,6 @@
-"""Reads and decodes image files that are damaged or whose headers are false.
+"""Decodes image files that are damaged or have false headers.
 
-The tests check that decoding yields pixels or a reason, and uses little memory. A PNG yields the right pixels or none.
+Decoding must yield pixels or a reason, and use little memory. A PNG must yield the right pixels or none.
 """
 
 import os
@@ -24,7 +24,7 @@ from dataprep_converter.readers.images.images import ImagesReader
 ROUNDS: Final = int(os.environ.get("FUZZ", "40"))
 KINDS: Final = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 DECODE: Final[Sequence[Mapping[str, Any]]] = ({"decode": {}}, {"cropOrPad": {"height": 40, "width": 50}})
-"""The second step requests the pixels, because `decode` alone leaves them in the file."""
+"""The second step requests the pixels, because after `decode` alone the images are still encoded."""
 _END: Final = bytes.fromhex("0000000049454e44ae426082")
 HUGE: Final = {
     "png": b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 2**31 - 1, 2**31 - 1, 8, 2, 0, 0, 0) + bytes(4) + _END,
@@ -44,7 +44,7 @@ def test_a_damaged_image_is_pixels_or_a_reason(kind: str) -> None:
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     bad = 0
     for _ in range(ROUNDS):
-        # Pillow's warning would be an error in this test, and a log line on a cluster.
+        # Pillow's warning would fail this test. On a cluster, it would be a log line.
         found = applied(files(damaged(whole, rng)), *DECODE)
         assert found.records.num_rows + len(found.bad) == 1
         assert all(reasons(found))

@@ -41,7 +41,10 @@ from dataprep_converter.runtime import plugins
 ROUNDS: Final = int(os.environ.get("FUZZ", "4"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
-"""How much address space a test is allowed to allocate beyond its initial use. A small file's header must not cause a larger allocation."""
+"""How much address space a test may allocate in addition to what it uses at its start.
+
+Whatever the header of a small file says, the reader must not allocate more.
+"""
 _CONVERTER: Final = Path(__file__).resolve().parent.parent / "converter"
 
 
@@ -136,8 +139,8 @@ def little_memory() -> Iterator[None]:
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
     """Whether the reader verifies checksums of the complete content.
 
-    If the first bytes of a gzip file are damaged, nothing is verified, because these bytes identify gzip. Uncompressed arrays aren't
-    verified either, because they are read by offset.
+    The first bytes of a gzip file identify gzip, so if they are damaged, nothing is verified. Uncompressed arrays aren't verified either,
+    because they are read by offset.
     """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))

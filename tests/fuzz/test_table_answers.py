@@ -1,6 +1,7 @@
 """Checks that damaged responses from a MaxCompute service yield the right rows, or an error that names the table, but never wrong rows.
 
-Rows come in chunks with checksums. Session descriptions are JSON without checksums, so for them only the error is checked.
+Rows come in chunks with checksums, so wrong rows are noticed. Descriptions of sessions are JSON without checksums, so for these only the
+error is checked.
 """
 
 import os
@@ -28,7 +29,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
     monkeypatch.setattr("odps.tunnel.retry.time.sleep", lambda _: None)
     with FakeMaxCompute() as made, with_deadline(seconds=0):
         monkeypatch.setenv("ODPS_ENDPOINT", made.endpoint)
-        # If this weren't set, the client would ask the service for the tunnel's address, and a damaged response could name another machine.
+        # Set the tunnel's address. Otherwise the client would ask the service for it, and a damaged response could name another machine.
         monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", made.tunnel_endpoint)
         monkeypatch.setenv("ODPS_ACCESS_ID", made.access_id)
         monkeypatch.setenv("ODPS_ACCESS_KEY", made.secret)

@@ -13,14 +13,14 @@ from tests.interop import comparisons
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    """`make interop` writes its report if all tests passed."""
+    """Writes the report of `make interop` if all tests passed."""
     if exitstatus == pytest.ExitCode.OK:
         comparisons.write_when_asked()
 
 
 @pytest.fixture(scope="session")
 def tf() -> Any:
-    """The module `tensorflow`, which has no type annotations for a strict checker."""
+    """The module `tensorflow`. It is typed as Any, because its type annotations don't satisfy a strict checker."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         # Importing TensorFlow causes warnings, because it uses deprecated APIs of other packages.
@@ -33,7 +33,7 @@ def tf() -> Any:
 
 @pytest.fixture(scope="session")
 def tfds(tf: Any) -> Any:
-    """The module `tensorflow_datasets`. It imports `promise`, which is only needed for downloads and only available as source."""
+    """The module `tensorflow_datasets`. It imports `promise`, which is available only as source and needed only for downloads."""
     del tf
     try:
         importlib.import_module("promise")

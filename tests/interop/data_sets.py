@@ -31,7 +31,7 @@ WIDTH: Final = 1_000
 
 
 def rows(source: str) -> list[Row]:
-    """All records, with the input's numbers. Floats are parsed from the input's text by Python."""
+    """All records, with the numbers of the input. For floats, these are the numbers that Python parses from the input's text."""
     return [_ROW[source](number) for number in range(COUNT)]
 
 

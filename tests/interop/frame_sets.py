@@ -1,4 +1,4 @@
-"""What the tests with Spark and Ray share: a script that runs in the engine's environment writes data sets, and is killed while it writes."""
+"""Helpers that the tests with Spark and Ray share. A script in the engine's environment writes data sets, and is killed while it writes."""
 
 import subprocess
 import sysconfig
@@ -12,7 +12,7 @@ from dataprep_reader import open as open_data_set
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATHS: Final = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
-"""The folders of the code, which the engine's processes need too."""
+"""The folders of our code and its dependencies, which the engine's processes need too."""
 
 
 def run_until_killed(environment: str, script: Path, wanted: Path) -> None:
@@ -23,11 +23,11 @@ def run_until_killed(environment: str, script: Path, wanted: Path) -> None:
 
 
 def files_of(folder: Path) -> list[str]:
-    """All files of a data set, also the hidden ones."""
+    """All files of a data set, including hidden files."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def numbers_in(folder: Path, split: str = "train") -> list[float]:
-    """Verify every record of the data set. Return the numbers in a split's records."""
+    """Verify every record of the data set. Return the values of `n` in a split's records."""
     verify(str(folder), Access(), every_record=True)
     return sorted(row["n"] for batch in open_data_set(folder, split=split, as_="arrow") for row in batch.to_pylist())

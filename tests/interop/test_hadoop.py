@@ -83,7 +83,7 @@ def ragged(folder: Path, inputs: Path, output: Mapping[str, Any]) -> Path:
 
 
 class Hadoop:
-    """Collects all requests to Java and runs them at once."""
+    """Collects all requests to the Java program, so that a single run can handle them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -281,7 +281,7 @@ def test_hadoop_s_own_writer_makes_the_same_uncompressed_file(hadoop: Hadoop, fo
     ours = big(format_, "None")
     theirs = (hadoop.folder / "copies" / f"{format_}-None" / ("data" if format_ == "mapFile" else "")).read_bytes()
     key, value, _ = hadoop.lines(format_, "None", kind="classes")[0]
-    # The file's sync marker is random.
+    # The file's sync marker is random, so read it from the file.
     begin = len(header(key, value, "None", b""))
     assert theirs.count(theirs[begin : begin + MARKER]) > 5
     assert theirs.replace(theirs[begin : begin + MARKER], ours.data[begin : begin + MARKER]) == ours.data

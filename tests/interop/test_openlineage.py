@@ -41,7 +41,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def said(sent: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What OpenLineage's package says."""
+    """The output of a script that uses OpenLineage's package."""
     path = tmp_path_factory.mktemp("events") / "events.jsonl"
     path.write_text("".join(f"{json.dumps(event)}\n" for event in sent))
     return json.loads(environments.run("openlineage", SCRIPT, [path]))

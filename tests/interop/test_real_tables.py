@@ -1,5 +1,7 @@
-"""Tables that other people made go through `infer`, `run` and `verify` unchanged. The tests check that every value is as pandas, json or
-pyarrow reads it."""
+"""Tables that other people made go through `infer`, `run` and `verify` unchanged.
+
+Every value must be the one that pandas, json or pyarrow reads.
+"""
 
 import os
 from pathlib import Path
@@ -21,7 +23,10 @@ SOME = (
     "scotland/src/scotvote.csv", "scotland/src/scotland_population.csv",  # from statsmodels
     "cars.json", "la-riots.csv", "stocks.csv", "wheat.json",  # from vega_datasets
 )  # fmt: skip
-"""Tables that `make test` converts: tables from every package, with every ending, with and without nulls, and two that are refused."""
+"""Tables that `make test` converts: they cover every package, every file extension, and columns with and without nulls.
+
+Two of the tables are refused.
+"""
 
 
 @pytest.fixture(scope="module")

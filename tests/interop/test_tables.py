@@ -1,4 +1,4 @@
-"""Arrow, DuckDB and Python read whole data sets of parquet, arrow, jsonl and csv: every field of every record, from at least three sources."""
+"""Arrow, DuckDB and Python read every field of every record in data sets of parquet, arrow, jsonl and csv, from at least three sources."""
 
 import base64
 import csv

@@ -181,7 +181,7 @@ def test_numbers_and_texts_of_a_csv_are_equal(tf: Any, tmp_path: Path) -> None:
 
 
 def test_lists_of_any_length_are_equal(tf: Any, tmp_path: Path) -> None:
-    """No reader yields lists of different lengths yet, but the encoder accepts them."""
+    """The encoder accepts lists of different lengths, although no reader yields them yet."""
     lists: dict[str, list[list[Any]]] = {
         "ints": [[1, -1, 2**63 - 1], [], [-(2**63)], [127, 128, 300, -300]],
         "floats": [[], [0.5, -0.25], [1e-45, float("inf")], [0.0]],

@@ -1,4 +1,4 @@
-"""TensorFlow Datasets reads every finished data set of tf.train.Examples in place, using the folder `_tfds`."""
+"""With the folder `_tfds`, TensorFlow Datasets can read every finished data set of tf.train.Examples where it is."""
 
 import io
 import json

@@ -63,7 +63,10 @@ def main(paths: Sequence[str]) -> int:
 
 
 def files(path: Path) -> list[Path]:
-    """Return the file itself, or the Python and Markdown files of a folder. This file and its test quote the phrases, so they are left out."""
+    """Return the file itself, or the Python and Markdown files of a folder.
+
+    This file and its test are left out, because they quote the phrases.
+    """
     found = [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.md")])
     return [file for file in found if file.name not in ("words.py", "test_words.py")]
 
@@ -105,7 +108,7 @@ def markdown(text: str) -> str:
 
 def _pattern(phrase: str) -> re.Pattern[str]:
     flags = 0 if "Who " in phrase else re.IGNORECASE
-    # A look-behind must have a fixed width, so a space within a look-behind isn't replaced.
+    # Spaces within a look-behind aren't replaced, because a look-behind must have a fixed width.
     spaced = re.sub(r"(\(\?<!# \))| ", lambda match: match[1] or r"\s+", phrase)
     return re.compile(rf"\b(?:{spaced})" + (r"\b" if phrase[-1].isalpha() else ""), flags)
 

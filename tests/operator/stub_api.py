@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass
 class StubApi:
-    """The stub, which runs on a separate thread."""
+    """The stub server. It runs on a separate thread."""
 
     objects: dict[str, list[Body]] = field(default_factory=dict)
     """The objects, by the plural of their kind."""

@@ -45,7 +45,7 @@ class FakeCluster:
         self.documents: dict[str, Body] = {}
         self.unserved: set[str] = set()
         self.strict: dict[str, bool] = {}
-        """Maps the end of a Job's name to whether the request that created the Job asked the API server to refuse unknown fields."""
+        """Maps the end of each Job's name to a boolean: whether the Job was created with a request to refuse unknown fields."""
         self.refusals: dict[tuple[str, str], ClusterError] = {}
         self.watch: Callable[[str, Body, bool], None] = lambda *_: None
         self._version = 100

@@ -1,4 +1,4 @@
-"""A played API server: it keeps DataPrepJobs, and answers the requests of submitted jobs. No operator runs, so tests set each status."""
+"""A fake API server: it keeps DataPrepJobs, and responds to requests about submitted jobs. No operator runs, so tests set each status."""
 
 import json
 import threading
@@ -17,12 +17,12 @@ _JOBS = "/apis/dataprep.io/v1alpha1/namespaces/"
 
 @dataclass
 class PlayedCluster:
-    """The server, on a thread of its own."""
+    """The server, which runs on a thread of its own."""
 
     jobs: dict[str, Body] = field(default_factory=dict)
     """The DataPrepJobs, by namespace/name."""
     statuses: list[Body] = field(default_factory=list)
-    """The statuses that the next requests for a job see; the last one stays."""
+    """The statuses that the next requests for a job return, in order. The last status is repeated."""
     pods: list[Body] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
     events: list[Body] = field(default_factory=list)
@@ -31,15 +31,15 @@ class PlayedCluster:
     bodies: list[Body] = field(default_factory=list)
     """The bodies of the requests that have one."""
     refusal: tuple[int, str] | None = None
-    """The status and the message of every answer, if the server refuses everything."""
+    """If the server refuses everything: the status and the message of every response."""
 
     cuts_logs: bool = False
     """Whether the connection ends before the end of a log."""
 
     faults: list[int] = field(default_factory=list)
-    """The statuses of the next answers, which have no other content."""
+    """The status codes of the next responses, which have no other content."""
     faults_after: int | None = None
-    """After this many further answers, one request is refused because its credentials have expired."""
+    """After this many further responses, one request is refused because its credentials have expired."""
 
     def __enter__(self) -> Self:
         played = self
@@ -86,7 +86,7 @@ class PlayedCluster:
         return file
 
     def answer(self, method: str, target: str, body: Body | None) -> tuple[int, Body | bytes]:
-        """Return the status and the content of an answer."""
+        """Return the status and the content of the response."""
         self.requests.append(f"{method} {target}")
         if body is not None:
             self.bodies.append(body)

@@ -1,4 +1,4 @@
-"""Class names of `dataprep_io.write`: which columns get them, what the data set says, and what is refused."""
+"""Class names of `dataprep_io.write`: which columns get class names, what the data set stores, and what is refused."""
 
 import json
 from pathlib import Path
@@ -112,15 +112,15 @@ TABLE: dict[str, Any] = {"kind": ["a", "b"], "n": [0, 2], "share": [0.5, 1], "ye
 @pytest.mark.parametrize(
     ("classes", "error", "message"),
     [
-        ("kind", BadSpec, "classes has names of columns, or maps them to names of classes, .*, got 'kind'"),
-        ({"kind": "ab"}, BadSpec, "the classes of 'kind' are a list of names, got 'ab'"),
-        ({"kind": []}, BadSpec, r"the classes of 'kind' are a list of names, got \[\]"),
-        ({"kind": ["a", 1]}, BadSpec, "the class names of 'kind' must be texts, but one is 1, a int"),
+        ("kind", BadSpec, "classes must list column names, or map column names to class names, .*; got 'kind'"),
+        ({"kind": "ab"}, BadSpec, "the classes of 'kind' must be a list of names; got 'ab'"),
+        ({"kind": []}, BadSpec, r"the classes of 'kind' must be a list of names; got \[\]"),
+        ({"kind": ["a", 1]}, BadSpec, "the class names of 'kind' must be strings, but one is 1, a int"),
         ({"kind": ["a", "b", "a"]}, BadSpec, "the class 'a' of 'kind' occurs twice"),
         (["kidn"], BadSpec, "The data has no column 'kidn', which classes names: it has kind, n, share, year. Did you mean 'kind'?"),
         (["n"], BadSpec, "the column 'n' is int64, which has no categories. Pass the names of its classes"),
-        ({"share": ["a"]}, BadSpec, "the column 'share' is double, so it can't have classes: expected whole numbers or texts"),
-        (["year"], BadSpec, "the class names of 'year' must be texts, but one is 1999, a int"),
+        ({"share": ["a"]}, BadSpec, "the column 'share' is double, but a column with classes must contain whole numbers or strings"),
+        (["year"], BadSpec, "the class names of 'year' must be strings, but one is 1999, a int"),
         ({"kind": ["a"]}, BadData, "^Record 1: 'kind' is 'b', expected a class. The classes are a.$"),
         ({"n": ["x", "y"]}, BadData, "^Record 1: 'n' is 2, expected a number from 0 to 1. The classes are x, y.$"),
     ],
@@ -132,7 +132,7 @@ def test_classes_that_can_not_be_are_refused(tmp_path: Path, classes: Any, error
 
 
 def test_the_column_of_splits_can_not_have_classes(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match="The column 'kind' has the names of splits and isn't written, so it can't have classes"):
+    with pytest.raises(BadSpec, match="The column 'kind' contains the names of the splits and isn't written, so it can't be in classes"):
         dp.write(a_frame(), tmp_path / "set", split_column="kind", classes=["kind"])
 
 

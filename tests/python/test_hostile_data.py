@@ -1,4 +1,4 @@
-"""Data that is almost right: each fault is named, and no value gets another meaning."""
+"""Data that is almost valid. An error names each fault, and no value changes its meaning."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_splits_have_the_order_and_the_types_of_the_first(tmp_path: Path) -> Non
 
 
 def test_texts_of_a_later_table_never_become_numbers(tmp_path: Path) -> None:
-    with pytest.raises(dp.BadData, match="Table 1 has the column 'n' as string, expected int64, as in the first table"):
+    with pytest.raises(dp.BadData, match="Table 1 has the column 'n' as string; expected int64, as in the first table"):
         dp.write(iter([pa.table({"n": [1]}), pa.table({"n": ["2"]})]), tmp_path / "set")
 
 
@@ -117,28 +117,33 @@ def test_texts_of_a_later_table_never_become_numbers(tmp_path: Path) -> None:
             pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "x")])),
             {},
             dp.BadSpec,
-            r"named \('a', 'x'\)\. Names of columns are texts",
+            r"named \('a', 'x'\)\. Column names must be strings",
         ),
         (pd.DataFrame({"c": pd.arrays.SparseArray([0])}), {}, dp.BadData, "can't be converted to an Arrow table: Sparse pandas data"),
         (pd.Series([1], name="a"), {}, TypeError, r'pandas\.Series is a single column\. Give it a name: \{"x": data\}'),
         (pa.chunked_array([[1]]), {}, TypeError, r"pyarrow\.lib\.ChunkedArray is a single column"),
         (pa.array([1]), {}, TypeError, r"pyarrow\.lib\.Int64Array is a single column of int64"),
-        ({"a": np.array(3)}, {}, dp.BadData, "The array 'a' is a single value, expected one entry per record"),
+        ({"a": np.array(3)}, {}, dp.BadData, "The array 'a' is a single value; expected one entry per record"),
         ({"a": np.arange(2), "b": "xy"}, {}, dp.BadData, "The array 'b' is a single value"),
         ({"a": np.arange(2), "b": [[1, 2], [3]]}, {}, dp.BadData, "NumPy can't make an array of 'b'"),
-        ({0: np.arange(2)}, {}, dp.BadSpec, "The dictionary has a column named 0. Names of columns are texts"),
-        ([{1: 2}], {}, dp.BadSpec, "A record has a column named 1. Names of columns are texts"),
+        ({0: np.arange(2)}, {}, dp.BadSpec, "The dictionary has a column named 0. Column names must be strings"),
+        ([{1: 2}], {}, dp.BadSpec, "A record has a column named 1. Column names must be strings"),
         ([{"a": 2**70}], {}, dp.BadData, "Record 0: 'a' is 1180591620717411303424, expected a number of at most 64 bits"),
         (
             {"a": [1, 2], "b": ["x", "y"]},
             {},
             TypeError,
-            r"Each key of a dictionary is a split.*but 'a' has \[1, 2\]\. If the keys are columns",
+            r"A dictionary must map each split to its records, but 'a' has \[1, 2\]\. If the keys are columns",
         ),
         ({"a": 1}, {}, TypeError, "but 'a' has 1. .* If the dictionary is a record, pass a list of records"),
         ({"train": [{"a": 1}], "test": []}, {}, dp.NoInput, "Split test: The iterable has no records"),
         ({"train": [{"a": 1}], "test": [{"a": 1}, {"a": "x"}]}, {}, dp.BadData, "Split test: Record 1: 'a' is 'x', expected int64"),
-        ({"train": pa.table({"a": [1]}), "test": pa.table({"b": [1]})}, {}, dp.BadData, "The split test has the columns b, expected .* a"),
+        (
+            {"train": pa.table({"a": [1]}), "test": pa.table({"b": [1]})},
+            {},
+            dp.BadData,
+            "The split test has the columns b; expected the columns of .* a",
+        ),
         ([{"a": 1, "s": f"s{n}"} for n in range(17)], {"split_column": "s"}, dp.BadSpec, "'s' has more than 16 names of splits"),
         ({"test": [{"a": 1}]}, {"split": "eval"}, dp.BadSpec, "neither split nor split_column can be set"),
         ([{"a": 1}], {"columns": ["a"]}, dp.BadSpec, "Record 0 is a dictionary, which has its own names"),
@@ -146,10 +151,10 @@ def test_texts_of_a_later_table_never_become_numbers(tmp_path: Path) -> None:
             pa.table({"a": [1], "b": [2]}),
             {"columns": ["a"]},
             dp.BadSpec,
-            "columns is for records that are tuples, but pyarrow.lib.Table has",
+            "columns can be set only for records that are tuples, but pyarrow.lib.Table has",
         ),
         (pa.table({"a": [1]}), {"schema": pa.schema([("a", pa.int8())])}, dp.BadSpec, "cast the columns in the data"),
-        (iter([pa.table({"a": [1]})]), {"columns": ["a"]}, dp.BadSpec, "but the iterable has tables"),
+        (iter([pa.table({"a": [1]})]), {"columns": ["a"]}, dp.BadSpec, "but the iterable contains tables"),
         ([{"a": 1, "b": 2}], {"schema": pa.schema([("a", pa.int8())])}, dp.BadData, "has 'b', but the columns of schema are a"),
     ],
 )

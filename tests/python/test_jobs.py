@@ -1,4 +1,4 @@
-"""Jobs from keywords and from files, and their run on this machine."""
+"""Jobs that are made from keywords or from files, and run on this machine."""
 
 import asyncio
 import gc
@@ -37,7 +37,7 @@ def test_a_run_leaves_the_garbage_collector_as_it_was(tmp_path: Path) -> None:
     gc.unfreeze()
     thresholds = gc.get_threshold()
     dp.Job("rows", **a_spec(tmp_path)).run(quiet=True, workers=1)
-    assert allocator.tune_allocator.cache_info().currsize == 1  # the run has tuned it
+    assert allocator.tune_allocator.cache_info().currsize == 1  # the run has tuned the allocator
     assert (gc.get_threshold(), gc.get_freeze_count()) == (thresholds, 0)
 
 
@@ -80,7 +80,7 @@ def test_a_path_can_be_a_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, -1, "2", 1.5])
 def test_an_impossible_number_of_workers_is_named(tmp_path: Path, workers: Any) -> None:
-    with pytest.raises(dp.BadSpec, match="workers is a whole number of at least 1, got "):
+    with pytest.raises(dp.BadSpec, match="workers must be a whole number of at least 1; got "):
         dp.Job("rows", **a_spec(tmp_path)).run(quiet=True, workers=workers)
 
 

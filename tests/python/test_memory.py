@@ -1,4 +1,4 @@
-"""The memory that `dataprep_io.write` needs for a generator without end doesn't grow with the number of its records."""
+"""The memory that `dataprep_io.write` needs for an endless generator doesn't grow with the number of records."""
 
 import subprocess
 import sys
@@ -9,9 +9,9 @@ import pytest
 
 FIRST: Final = 600
 LAST: Final = 2400
-"""The numbers of records of 100 KB after which the peak is measured. The first is more than the shards and batches that memory holds."""
+"""The peak is measured after FIRST and after LAST records of 100 KB. FIRST is more than the shards and batches in memory can hold."""
 MOST_GROWTH: Final = 24 << 20
-"""The most bytes by which the peak may grow. The records between the two measurements have 180 MB."""
+"""The number of bytes by which the peak may grow. Between the two measurements, 180 MB of records are written."""
 _ENDLESS: Final = """
 import re, sys
 from itertools import count

@@ -1,4 +1,4 @@
-"""What a notebook shows. IPython is played."""
+"""What a notebook shows. IPython is simulated."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from dataprep_io.notebook import Bar, Written
 
 
 class Handle:
-    """What IPython returns for an output that can be replaced."""
+    """The handle that IPython returns for an output that can be replaced."""
 
     def __init__(self, shown: list[Any]) -> None:
         self._shown = shown
@@ -23,7 +23,7 @@ class Handle:
 
 
 def play_ipython(monkeypatch: pytest.MonkeyPatch, *, kernel: object) -> list[Any]:
-    """Let the program seem to run in IPython, with or without a kernel. Return the outputs."""
+    """Simulate IPython in this process, with or without a kernel. Return a list that collects the outputs."""
     outputs: list[Any] = []
 
     def display(value: Any, *, display_id: bool) -> Handle:

@@ -1,4 +1,4 @@
-"""Data sets of libraries that aren't installed here, played by classes with the libraries' names and methods."""
+"""Data sets of libraries that aren't installed here. Classes with the same names and methods stand in for the libraries."""
 
 import sys
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Dataset:
 
 @of_library("torch")
 class Tensor:
-    """A tensor, which NumPy can read only after it was taken from its device and its graph."""
+    """A tensor. NumPy can read it only after it has been detached from its graph and moved from its device to the CPU."""
 
     def __init__(self, values: Any, *, is_ready: bool = False) -> None:
         self._values = np.asarray(values, dtype=np.float32)
@@ -62,7 +62,7 @@ class Tensor:
 
 
 class Squares(Dataset):
-    """A user's data set with tuples."""
+    """A user's data set whose samples are tuples."""
 
     def __len__(self) -> int:
         return 3
@@ -73,7 +73,7 @@ class Squares(Dataset):
 
 
 class Stream(Dataset):
-    """A user's data set that can only be iterated."""
+    """A user's data set that can only be iterated over."""
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         yield from ({"x": Tensor([n])} for n in range(2))
@@ -86,21 +86,21 @@ def test_samples_of_torch_are_records(tmp_path: Path) -> None:
 
 
 class Image:
-    """The feature of Hugging Face's columns of images, which finds no file."""
+    """Hugging Face's feature for columns of images. Here, it finds no files."""
 
     def embed_storage(self, storage: Any) -> Any:
         return storage
 
 
 class ClassLabel:
-    """The feature of Hugging Face's columns of numbers with names."""
+    """Hugging Face's feature for columns of class numbers with names."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
 
 
 class HuggingFace:
-    """A data set of Hugging Face."""
+    """A Hugging Face data set."""
 
     def __init__(self, table: pa.Table, features: dict[str, Any] | None = None) -> None:
         self.features = {} if features is None else features
@@ -117,7 +117,7 @@ class HuggingFace:
 
 @of_library("datasets.arrow_dataset")
 class HuggingFaceDataset(HuggingFace):
-    """A data set."""
+    """A Hugging Face data set with the library's class name."""
 
 
 HuggingFaceDataset.__name__ = "Dataset"
@@ -153,7 +153,7 @@ def test_an_image_that_is_only_named_is_refused(tmp_path: Path) -> None:
 
 
 class Array2D:
-    """The feature of Hugging Face's columns of tensors."""
+    """Hugging Face's feature for columns of tensors."""
 
     def __init__(self, *shape: int | None) -> None:
         self.shape = shape
@@ -169,7 +169,7 @@ def test_arrays_of_hugging_face_are_tensors_if_their_shape_is_known(tmp_path: Pa
 
 @of_library("datasets.iterable_dataset")
 class Mapped:
-    """A data set of Hugging Face whose columns aren't known before its rows are made."""
+    """A Hugging Face data set whose columns are unknown until its rows are made."""
 
     features = None
 
@@ -242,7 +242,7 @@ def test_bfloat16_is_written_as_float32(tmp_path: Path) -> None:
 
 
 class WithoutLength(Dataset):
-    """A user's data set that doesn't say how many samples it has."""
+    """A user's data set without a length."""
 
     def __getitem__(self, number: int) -> dict[str, int]:
         return {"n": number}
@@ -256,13 +256,13 @@ def test_a_data_set_of_torch_needs_a_length(tmp_path: Path) -> None:
 def test_a_class_label_that_the_first_split_lacks_is_refused(tmp_path: Path) -> None:
     table = pa.table({"label": [0]})
     splits = DatasetDict(train=HuggingFaceDataset(table), test=HuggingFaceDataset(table, {"label": ClassLabel(["a"])}))
-    with pytest.raises(BadSpec, match="Split test: the data has classes for label, but that of the first split doesn't"):
+    with pytest.raises(BadSpec, match="Split test: the data has classes for label, but the data of the first split has no such classes"):
         dp.write(splits, tmp_path / "set")
 
 
 @of_library("torch.utils.data.dataloader")
 class DataLoader:
-    """Batches of a data set of torch."""
+    """torch's DataLoader, which yields batches."""
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         yield {"x": Tensor([1, 2])}
@@ -275,7 +275,7 @@ def test_batches_of_torch_are_refused(tmp_path: Path) -> None:
 
 @of_library("polars.lazyframe.frame")
 class LazyFrame:
-    """A query of Polars."""
+    """A Polars query."""
 
     def collect(self, *, engine: str) -> "DataFrame":
         assert engine == "streaming"
@@ -284,7 +284,7 @@ class LazyFrame:
 
 @of_library("polars.dataframe.frame")
 class DataFrame:
-    """A table of Polars."""
+    """A Polars table."""
 
     def __init__(self, table: pa.Table, schema: dict[str, str] | None = None) -> None:
         self.schema = {} if schema is None else schema

@@ -1,4 +1,4 @@
-"""Parameters of `write` with values that can't be: the message names the parameter and what was expected."""
+"""Parameters of `write` with invalid values: the message names the parameter, and says what was expected."""
 
 import inspect
 from pathlib import Path
@@ -13,20 +13,20 @@ import dataprep_io as dp
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        *(({"shard_records": value}, "shard_records is a whole number of at least 1, got ") for value in (0, -1, 1.5, "5", True)),
-        *(({"workers": value}, "workers is a whole number of at least 1, got ") for value in (0, -1, 2.5, "2")),
+        *(({"shard_records": value}, "shard_records must be a whole number of at least 1; got ") for value in (0, -1, 1.5, "5", True)),
+        *(({"workers": value}, "workers must be a whole number of at least 1; got ") for value in (0, -1, 2.5, "2")),
         *(
-            ({"shard_size": value}, "shard_size is a number of bytes or a text such as '64Mi', got ")
+            ({"shard_size": value}, "shard_size must be a number of bytes or a string such as '64Mi'; got ")
             for value in (0, -1, None, 1e6, "big", "64MB", "0")
         ),
-        *(({"mode": value}, "mode is 'error', 'overwrite', 'append', 'ignore', got ") for value in (None, ["error"])),
-        *(({"format": value}, "format is the name of a format, such as 'tfrecord', got ") for value in (None, 3)),
-        *(({"split_column": value}, "split_column is the name of a column, got ") for value in ("", 3)),
+        *(({"mode": value}, "mode must be one of 'error', 'overwrite', 'append', 'ignore'; got ") for value in (None, ["error"])),
+        *(({"format": value}, "format must be the name of a format, such as 'tfrecord'; got ") for value in (None, 3)),
+        *(({"split_column": value}, "split_column must be the name of a column; got ") for value in ("", 3)),
         *(({"split": value}, "can't be the name of a split") for value in (None, 3, "", "..", "a/b", "x" * 64)),
         ({"split": "test", "split_column": "s"}, "split and split_column contradict each other"),
-        ({"nested": "box"}, r'nested is a list of names, such as \["a", "b"\], got \'box\''),
-        ({"columns": "ab"}, r'columns is a list of names, such as \["a", "b"\], got \'ab\''),
-        ({"columns": [1, 2]}, "columns is a list of names"),
+        ({"nested": "box"}, r'nested must be a list of names, such as \["a", "b"\]; got \'box\''),
+        ({"columns": "ab"}, r'columns must be a list of names, such as \["a", "b"\]; got \'ab\''),
+        ({"columns": [1, 2]}, "columns must be a list of names"),
         ({"columns": ["a", "a"]}, "columns has the name 'a' twice"),
         ({"overwrite": "Always"}, "^overwrite: write has no such parameter. Use mode"),
         ({"shards": {"records": 1}}, "^shards: write has no such parameter. Use shard_records or shard_size"),
@@ -49,7 +49,7 @@ def test_a_typo_in_any_parameter_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schema", [{"n": "int64"}, [("n", pa.int64())]])
 def test_a_schema_is_one_of_arrow(tmp_path: Path, schema: Any) -> None:
-    with pytest.raises(TypeError, match=r"schema is a pyarrow\.Schema, got (dict|list): use pyarrow\.schema\("):
+    with pytest.raises(TypeError, match=r"schema must be a pyarrow\.Schema; got (dict|list)\. Use pyarrow\.schema\("):
         dp.write([{"n": 1}], tmp_path / "set", schema=schema)
 
 

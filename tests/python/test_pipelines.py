@@ -33,7 +33,7 @@ def template(number: int) -> Any:
 
 
 def filled(text: str) -> str:
-    """The text as Argo fills it in."""
+    """The text with all parameters filled in, as Argo would fill them in."""
     for name, value in VALUES.items():
         text = text.replace(name, value)
     assert "{{" not in text
@@ -55,7 +55,7 @@ def test_the_script_submits_the_same_job_and_prints_the_data_set(tmp_path: Path,
     with PlayedCluster() as played, contextlib.redirect_stdout(printed):
         monkeypatch.setenv("KUBECONFIG", str(played.kubeconfig(tmp_path)))
         played.statuses = [SUCCEEDED]
-        for _ in range(2):  # the second time, the step finds its job
+        for _ in range(2):  # the second time, the step finds the job that it has submitted
             exec(compile(filled(template(1)["script"]["source"]), str(TEMPLATES), "exec"), {})  # noqa: S102 - our own example
     (body,) = played.bodies
     assert body["metadata"]["name"] == "iris-x7kpq"

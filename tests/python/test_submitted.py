@@ -1,4 +1,4 @@
-"""Jobs on a cluster, with a played API server."""
+"""Jobs on a cluster, tested with a fake API server."""
 
 import asyncio
 from collections.abc import Iterator
@@ -126,7 +126,7 @@ def test_wait_reads_the_credentials_again_when_they_have_expired(played: PlayedC
 
 def test_wait_ends_after_its_timeout(played: PlayedCluster) -> None:
     played.statuses = [RUNNING]
-    with pytest.raises(TimeoutError, match=r"The job rows hasn't ended within 0\.05 seconds\. It goes on\."):
+    with pytest.raises(TimeoutError, match=r"The job rows hasn't ended within 0\.05 seconds\. The job continues\."):
         a_job().submit().wait(timeout=0.05, poll=0.01)
 
 
@@ -177,7 +177,7 @@ def test_a_retry_is_only_for_a_failed_job_and_hides_its_failure(played: PlayedCl
     played.statuses = [FAILED]
     job.retry()
     wish = played.jobs["team/rows"]["metadata"]["annotations"]["dataprep.io/retry"]
-    assert job.phase == "Pending"  # the operator has not seen the wish
+    assert job.phase == "Pending"  # the operator has not seen the request for a retry
     played.statuses = [{**FAILED, "handledRetry": wish}]
     assert job.phase == "Failed"
 
@@ -190,7 +190,7 @@ def test_a_job_can_be_suspended_resumed_and_deleted(played: PlayedCluster) -> No
     assert played.jobs["team/rows"]["spec"]["suspend"] is False
     job.delete()
     assert played.jobs == {}
-    job.delete()  # there is nothing to delete
+    job.delete()  # nothing is left to delete, which is no error
 
 
 def a_pod(name: str, created: str, phase: str) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def test_a_log_that_ends_early_is_an_error(played: PlayedCluster) -> None:
     played.pods, played.logs, played.cuts_logs = [a_pod("plan", "2026-01-01T00:00:01Z", "Running")], {"plan": b"planned\n"}, True
     lines = a_job().submit().logs()
     assert next(lines) == "plan: planned"
-    with pytest.raises(dp.ClusterError, match="The connection with the log of the pod plan has ended early"):
+    with pytest.raises(dp.ClusterError, match="The connection to the log of the pod plan ended early"):
         next(lines)
 
 

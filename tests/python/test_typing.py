@@ -1,4 +1,4 @@
-"""A project outside of the repository gets the types of the public names, from the packages' `py.typed`. Two type checkers say the same."""
+"""A project outside the repository gets the types of the public names, because the packages have a `py.typed`. Two type checkers agree."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a file that uses the API, and beside it an environment in which the packages are installed."""
+    """A folder with a file that uses the API, and with an environment in which the packages are installed."""
     folder = tmp_path_factory.mktemp("outside")
     venv.create(folder / "venv", with_pip=False)
     (packages,) = (folder / "venv/lib").glob("python*/site-packages")

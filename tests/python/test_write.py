@@ -29,7 +29,7 @@ def rows_of(result: dp.Result, **options: Any) -> list[dict[str, Any]]:
 
 
 class OnlyStream:
-    """A table of a library of which only the protocol is known, such as Polars."""
+    """A table of a library such as Polars, of which dataprep uses only the Arrow protocol."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         table: Any = pa.table(COLUMNS)
@@ -178,7 +178,7 @@ def test_a_connection_of_duckdb_is_free_after_a_write_that_fails(tmp_path: Path,
     connection = duckdb.connect()
     with pytest.raises(Exception, match="'span' is month_day_nano_interval|the query fails") as caught:
         dp.write(connection.sql(query), tmp_path / "set")
-    assert caught.value.__traceback__ is not None  # which keeps the failed call, as a notebook does
+    assert caught.value.__traceback__ is not None  # the traceback keeps the failed call alive, as in a notebook
     assert connection.sql("select 1").fetchall() == [(1,)]
 
 
@@ -221,14 +221,14 @@ def test_a_record_that_does_not_fit_is_named_by_its_number_in_the_data(tmp_path:
 @pytest.mark.parametrize(
     ("data", "options", "error", "message"),
     [
-        (5, {}, TypeError, "expects a table, arrays, a data set or an iterable of dictionaries, got int"),
-        ("rows.csv", {}, TypeError, "expects a table, arrays, a data set or an iterable of dictionaries, got str"),
+        (5, {}, TypeError, "expects a table, arrays, a data set or an iterable of dictionaries; got int"),
+        ("rows.csv", {}, TypeError, "expects a table, arrays, a data set or an iterable of dictionaries; got str"),
         (np.arange(3), {}, TypeError, 'An array needs a name for its column: pass a dictionary, such as {"x": array}'),
         ([(1, 2)], {}, TypeError, r"Record 0 has the type tuple\..*pass the names of the columns"),
         ([], {}, NoInput, "The iterable has no records"),
         (pa.table({"n": pa.array([], pa.int64())}), {}, NoInput, "The data has no rows, so there is nothing to write to"),
         ([{"n": None}], {}, BadSpec, r"The type of 'n' is unknown, because it has no values in the first 1 record \(null\)\. Pass schema="),
-        ([{"n": 1}], {"mode": "replace"}, BadSpec, "mode is 'error', 'overwrite', 'append', 'ignore', got 'replace'"),
+        ([{"n": 1}], {"mode": "replace"}, BadSpec, "mode must be one of 'error', 'overwrite', 'append', 'ignore'; got 'replace'"),
         ([{"n": 1}], {"format": "tfrecrod"}, BadSpec, "There is no format 'tfrecrod'. Did you mean 'tfrecord'?"),
         ([{"n": 1}], {"file_nam": "x"}, dp.SpecError, "file_nam: write has no such parameter. Did you mean 'file_name'?"),
         (
@@ -238,7 +238,7 @@ def test_a_record_that_does_not_fit_is_named_by_its_number_in_the_data(tmp_path:
             "^tfrecord.compresion: unknown field; did you mean compression?",
         ),
         ([{"n": 1}], {"split_column": "part"}, BadSpec, "The data has no column 'part', which split_column names: it has n"),
-        (pd.DataFrame({0: [1]}), {}, BadSpec, r"The DataFrame has a column named 0\. Names of columns are texts"),
+        (pd.DataFrame({0: [1]}), {}, BadSpec, r"The DataFrame has a column named 0\. Column names must be strings"),
         ({"a": np.arange(2), "b": np.arange(3)}, {}, BadData, "one entry per record, but have the lengths a: 2, b: 3"),
     ],
 )

@@ -16,7 +16,7 @@ OURS = ("dataprep_ray.datasink", "dataprep_ray.datasource", "dataprep_ray.interf
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The package `dataprep_ray`, which gets the played Ray. The heavy tests use Ray itself."""
+    """The package `dataprep_ray`, which imports the fake Ray. The heavy tests use Ray itself."""
     for name, module in played_ray.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     for name in OURS:

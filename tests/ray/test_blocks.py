@@ -1,4 +1,4 @@
-"""The blocks of a task as batches with the same columns, in Arrow's own types."""
+"""The blocks of a task become batches that all have the same columns, in Arrow's own types."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _any: Any = pa
 
 
 def rows(tables: list[Any], schema: pa.Schema | None = None) -> list[dict[str, Any]]:
-    """Return the rows of all batches, which have the same columns."""
+    """Return the rows of all batches, after checking that the batches have the same columns."""
     batches = list(batches_of([_any.table(table) for table in tables], schema))
     assert len({str(batch.schema) for batch in batches}) <= 1
     return [row for batch in batches for row in batch.to_pylist()]

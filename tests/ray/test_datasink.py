@@ -1,4 +1,4 @@
-"""A Dataset becomes a data set like any other, with a played Ray: tasks fail, are repeated, and their workers are killed."""
+"""With a fake Ray, a Dataset becomes a data set like any other, even if tasks fail or are repeated, or their workers are killed."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ TASKS = [[block(0, 4), block(4, 3)], [EMPTY], [], [EMPTY, block(7, 3)]]
 
 
 def checked(folder: Path, split: str = "train") -> list[int]:
-    """Verify every record of the data set. Return the numbers in a split's records."""
+    """Verify every record of the data set. Return the values of `n` in a split's records."""
     verify(str(folder), Access(), every_record=True)
     return [row["n"] for row in rows_of(folder, split=split)]
 
@@ -79,7 +79,7 @@ def test_blocks_may_be_tables_of_pandas(played: Any, tmp_path: Path) -> None:
 
 
 def test_blocks_are_read_in_the_thread_that_calls_write(played: Any, tmp_path: Path) -> None:
-    """Ray runs earlier operators while the blocks are read, and they may depend on the thread."""
+    """While the blocks are read, Ray runs earlier operators, which may depend on the thread."""
     threads = set()
 
     def attempts(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
@@ -120,7 +120,7 @@ def test_with_a_schema_blocks_get_its_types_and_nulls(played: Any, tmp_path: Pat
     tasks = [[pa.table({"n": [1], "word": pa.nulls(1)})], [pa.table({"n": [1.5]})], [pa.table({"word": ["x"], "n": [2.5]})]]
 
     class OfRay:
-        """Stands for `ray.data.Schema`."""
+        """Stands in for `ray.data.Schema`."""
 
         base_schema = schema
 
@@ -132,7 +132,7 @@ def test_with_a_schema_blocks_get_its_types_and_nulls(played: Any, tmp_path: Pat
 def test_a_schema_is_checked_before_any_task_begins(played: Any, tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match="The feature 'word' holds bytes or text, but npz holds only arrays of numbers"):
         played.DataprepDatasink(str(tmp_path / "out"), format="npz", schema=pa.schema([("word", pa.string())]))
-    with pytest.raises(BadSpec, match="The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks, got dict"):
+    with pytest.raises(BadSpec, match="The option schema must be a pyarrow.Schema, or the schema of a Dataset with Arrow blocks; got dict"):
         played.DataprepDatasink(str(tmp_path / "out"), schema={"n": "int64"})
 
 
@@ -147,7 +147,7 @@ def test_a_null_that_the_format_lacks_names_the_row_and_rays_remedy(played: Any,
 
 
 class SaveMode(Enum):
-    """Stands for Ray's own."""
+    """Stands in for Ray's `SaveMode`."""
 
     ERROR = "error"
     APPEND = "append"
@@ -224,8 +224,8 @@ def test_each_row_is_there_once_although_attempts_fail_or_are_repeated(played: A
     def attempts(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
         if blocks:
             with pytest.raises(ConnectionError):
-                write(broken(blocks))  # a worker that is killed is like this, except for its hidden files
-        write(iter(blocks))  # its result was lost, so Ray runs the task again
+                write(broken(blocks))  # like a killed worker, which would also leave hidden files
+        write(iter(blocks))  # this result counts as lost, so Ray runs the task again
         return write(iter(blocks))
 
     write_datasink(played.DataprepDatasink(str(tmp_path / "out"), shards={"records": 2}), TASKS, attempts=attempts)
@@ -263,8 +263,8 @@ def test_a_failed_write_leaves_the_earlier_data_set_and_no_file(played: Any, tmp
 @pytest.mark.parametrize(
     ("rows", "numbers_", "message"),
     [
-        (11, [0, 1], "Ray has passed 11 rows to the tasks, but their files have 10."),
-        (10, [0, 0], "Ray has named two successful attempts for task 0, so its rows would be there twice."),
+        (11, [0, 1], "Ray has passed 11 rows to the tasks, but the files that they wrote contain 10 rows."),
+        (10, [0, 0], "Ray has named two successful attempts for task 0, so its rows would be in the data set twice."),
     ],
 )
 def test_rows_are_neither_left_out_nor_written_twice(played: Any, tmp_path: Path, rows: int, numbers_: list[int], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Finished data sets as read tasks, with a played Ray."""
+"""Finished data sets as read tasks, tested with a fake Ray."""
 
 import pickle
 from pathlib import Path
@@ -20,16 +20,16 @@ _any: Any = pa
 
 
 def tasks_of(source: Any, parallelism: int = 1, limit: int | None = None) -> list[ReadTask]:
-    """Return the read tasks, after checking that what they keep can be sent to other processes."""
+    """Return the read tasks, after checking that the objects in their closures can be sent to other processes."""
     tasks: list[ReadTask] = source.get_read_tasks(parallelism, per_task_row_limit=limit)
     for task in tasks:
-        assert task.read_fn.__name__ == "read"  # Ray names a failing task by it
+        assert task.read_fn.__name__ == "read"  # Ray names a failing task after this function
         pickle.dumps([cell.cell_contents for cell in task.read_fn.__closure__ or ()])
     return tasks
 
 
 def rows_of(source: Any, parallelism: int = 1) -> list[dict[str, Any]]:
-    """Return all rows, after comparing each block with what its task has promised."""
+    """Return all rows, after checking that each block has the schema and the number of rows that its task has announced."""
     rows = []
     for task in tasks_of(source, parallelism):
         blocks: list[Any] = list(task())
@@ -105,7 +105,7 @@ def test_tensors_are_rays_and_keep_nulls(played: Any, tmp_path: Path) -> None:
 
 
 def test_objects_of_a_file_are_never_unpickled() -> None:
-    """Ray registers this type, and unpickles its values when they are read."""
+    """Ray registers this type, and would unpickle its values when they are read."""
     objects = _any.ExtensionArray.from_storage(Objects(), pa.array([b"code"], pa.large_binary()))
     kind = ray_type(objects.type, "x")
     assert (kind, as_ray_type(objects, kind).type) == (pa.large_binary(), pa.large_binary())

@@ -67,14 +67,14 @@ def test_a_save_mode_decides_what_happens_to_an_existing_data_set(mode: str, kno
         ({"overwrite": "Always"}, "The option overwrite isn't supported: use mode."),
         (
             {"fileName": "{split}.{ext}"},
-            "fileName needs {shard} and can't have {shards}, got '{split}.{ext}': a data set that Ray has written",
+            "fileName must contain {shard} but not {shards}, because the number of files changes when rows are appended to a data set that Ray",
         ),
-        ({"mode": "replace"}, "The option mode is errorifexists, overwrite, append or ignore, got 'replace'."),
+        ({"mode": "replace"}, "The option mode must be errorifexists, overwrite, append or ignore; got 'replace'."),
         ({"split": "test", "split_column": "part"}, "The options split and split_column contradict each other"),
         ({"split": "a b"}, "'a b' can't be the name of a split"),
-        ({"split_column": " "}, "The option split_column is the name of a column, got ' '."),
-        ({"nested": "a"}, "The option nested is a list of names, such as ['a', 'b'], got 'a'."),
-        ({"uri": ""}, "The URI of the data set must be text or a path, got ''."),
+        ({"split_column": " "}, "The option split_column must be the name of a column; got ' '."),
+        ({"nested": "a"}, "The option nested must be a list of names, such as ['a', 'b']; got 'a'."),
+        ({"uri": ""}, "The URI of the data set must be a string or a path; got ''."),
         ({"uri": "s3:/bucket"}, "s3:/bucket isn't a URI: s3: must be followed by two slashes."),
     ],
 )
@@ -87,7 +87,7 @@ def test_wrong_options_of_a_write_are_named(options: dict[str, Any], message: st
 
 @pytest.mark.parametrize("rows", [0, -1, 1.5, "5", True])
 def test_the_minimum_of_rows_is_a_whole_number(rows: Any) -> None:
-    with pytest.raises(BadSpec, match="The option min_rows_per_file is a whole number of at least 1, got "):
+    with pytest.raises(BadSpec, match="The option min_rows_per_file must be a whole number of at least 1; got "):
         min_rows(rows)
 
 
@@ -102,12 +102,12 @@ def test_a_split_may_be_a_name_or_several() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": "image"}, "The option columns is a list of names, such as ['a', 'b'], got 'image'."),
-        ({"columns": []}, "The option columns is a list of names"),
+        ({"columns": "image"}, "The option columns must be a list of names, such as ['a', 'b']; got 'image'."),
+        ({"columns": []}, "The option columns must be a list of names"),
         ({"columns": ["a", "a"]}, "The option columns names 'a' twice."),
-        ({"split": ["a", 1]}, "The option split is a list of names"),
-        ({"split_column": ""}, "The option split_column is the name of a column, got ''."),
-        ({"uri": None}, "The URI of the data set must be text or a path, got None."),
+        ({"split": ["a", 1]}, "The option split must be a list of names"),
+        ({"split_column": ""}, "The option split_column must be the name of a column; got ''."),
+        ({"uri": None}, "The URI of the data set must be a string or a path; got None."),
     ],
 )
 def test_wrong_options_of_a_read_are_named(options: dict[str, Any], message: str) -> None:

@@ -1,6 +1,7 @@
 """FakeTorch: the parts of PyTorch that `dataprep_reader.torch` uses, for tests without PyTorch. A tensor is the array itself.
 
-FakeLoader: torchdata's StatefulDataLoader over it. tests/interop/heavy/test_reader_torch.py has the same tests with PyTorch and torchdata.
+FakeLoader: stands in for torchdata's StatefulDataLoader, and uses FakeTorch. tests/interop/heavy/test_reader_torch.py has the same tests
+with PyTorch and torchdata.
 """
 
 import pickle

@@ -294,7 +294,7 @@ def test_text_is_read_as_record_by_record(
 
 
 class _Nothing:
-    """A class that no decoder is an instance of."""
+    """No decoder is an instance of this class."""
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv"])

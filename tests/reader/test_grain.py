@@ -1,4 +1,4 @@
-"""The reader as a dataset of Grain, without Grain: iterators have states, and processes divide the records.
+"""The reader as a Grain dataset, tested without Grain: iterators have states, and processes divide the records.
 
 tests/interop/test_reader_grain.py has tests with Grain.
 """

@@ -1,4 +1,5 @@
-"""The states of loaders with workers, of all ranks, are taken up by another number of ranks and workers: every record is read once.
+"""Loaders with workers save their states on all ranks. Another number of ranks and workers continues from these states, and every record is
+read once.
 
 tests/interop/heavy/test_reader_torch.py has the same tests with torchdata.
 """
@@ -19,7 +20,7 @@ from dataprep_reader import Reader, shards
 
 COUNT = 59
 Shape: TypeAlias = tuple[int, int]
-"""The number of ranks, and of the workers of each."""
+"""The number of ranks, and the number of workers per rank."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ class Ranks:
         self._iterators = [iter(loader) for loader in self._loaders]
 
     def take(self, steps: int | None = None) -> Counter[int]:
-        """Return how often each number is in the next batches of each rank, or in all that are left."""
+        """Return how often each number occurs in the next `steps` batches of each rank, or in all remaining batches."""
         batches = (batch for iterator in self._iterators for batch in itertools.islice(iterator, steps))
         return Counter(number for batch in batches for number in batch["n"].tolist())
 
@@ -137,7 +138,9 @@ def test_a_loader_that_is_ahead_of_its_state_is_refused(folder: Path, ranks: Any
 
 def test_states_of_some_loaders_are_refused(folder: Path, ranks: Any) -> None:
     states = ranks((2, 2)).states()
-    with pytest.raises(ValueError, match=exactly("The states of all ranks are needed, each once, but got those of the ranks [2, 3] of 4.")):
+    with pytest.raises(
+        ValueError, match=exactly("The state of every rank is needed exactly once; got the states of the ranks [2, 3], of 4 ranks.")
+    ):
         opened(folder, batch_size=3, shuffle=5).restore([states[1]])
     with pytest.raises(ValueError, match=exactly("This is not a reader state of version 1 or 2: {'loader': 1}.")):
         opened(folder, batch_size=3, shuffle=5).restore({"loader": 1})

@@ -80,8 +80,8 @@ def test_a_mask_is_there_without_any_null(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("as_", "masks", "reason"), [
-    ("numpy", ["x"], "masks: there is no feature 'x' in the batches: they have i, i_missing, l"),
-    ("numpy", ["l"], "masks: 'l' can't have a mask, because it is a list of any length, whose nulls are read as empty lists"),
+    ("numpy", ["x"], "masks: the batches have no feature 'x'. Their features are i, i_missing, l"),
+    ("numpy", ["l"], "masks: 'l' can't have a mask, because it contains lists of any length, whose nulls are read as empty lists"),
     ("numpy", ["i"], "masks: the mask of 'i' would be named 'i_missing', but there is a feature with this name"),
     ("arrow", ["i"], "masks need numpy batches, because Arrow batches contain the nulls themselves: leave out masks or as_='arrow'"),
 ])  # fmt: skip
@@ -104,7 +104,7 @@ def test_many_patterns_of_nulls_are_read_in_one_call(tmp_path: Path, monkeypatch
     out = output_of(
         parse_job({"source": {"parquet": {"uris": [str(tmp_path / "rows.parquet")]}}, "output": {"uri": str(tmp_path / "out")}})
     )
-    monkeypatch.setattr(ShardLayout, "built", None)  # it parses the records one by one
+    monkeypatch.setattr(ShardLayout, "built", None)  # so that the reader parses the records one by one
     found: Any = list(open_data_set(str(out), split="train", as_="arrow"))
     assert [{name: row[name] for name in columns} for batch in found for row in batch.to_pylist()] == pa.table(columns).to_pylist()
 

@@ -169,13 +169,13 @@ def test_map_files_are_listed_by_their_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0."),
-        ({"epochs": 0}, "epochs must be at least 1, got 0."),
-        ({"rank": 2, "world_size": 2}, "rank must be less than world_size (2), got 2."),
-        ({"threads": 0}, "threads must be at least 1, got 0."),
-        ({"prefetch": -1}, "prefetch must be at least 0, got -1."),
-        ({"shuffle": True}, "shuffle must be a whole number (the seed) or None, got True."),
-        ({"as_": "list"}, "as_ must be 'numpy' or 'arrow', got 'list'."),
+        ({"batch_size": 0}, "batch_size must be at least 1; got 0."),
+        ({"epochs": 0}, "epochs must be at least 1; got 0."),
+        ({"rank": 2, "world_size": 2}, "rank must be less than world_size (2); got 2."),
+        ({"threads": 0}, "threads must be at least 1; got 0."),
+        ({"prefetch": -1}, "prefetch must be at least 0; got -1."),
+        ({"shuffle": True}, "shuffle must be a whole number (the seed) or None; got True."),
+        ({"as_": "list"}, "as_ must be 'numpy' or 'arrow'; got 'list'."),
         ({"columns": ["m"]}, "has no feature 'm': it has n."),
     ],
 )

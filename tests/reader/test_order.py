@@ -53,8 +53,11 @@ def test_epochs_seeds_and_windows_have_orders_of_their_own() -> None:
 
 
 def test_the_order_of_a_window_is_what_it_was() -> None:
-    """A state can be weeks old when it is used. So a change that gives the same seed a different order needs a new version of the part
-    `shuffle`. States contain this version."""
+    """A saved state may be used weeks later.
+
+    States contain the version of the part `shuffle`, so a change that gives the same seed a different order needs a new version of this
+    part.
+    """
     assert window_order(8, seed=7, epoch=0, window=0).tolist() == [0, 1, 6, 7, 4, 5, 2, 3]
 
 

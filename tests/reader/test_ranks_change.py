@@ -1,4 +1,7 @@
-"""The states of all ranks, saved in the middle of an epoch, are taken up by another number of ranks: every record is read once."""
+"""All ranks save their states in the middle of an epoch.
+
+Another number of ranks continues from these states, and every record is read once.
+"""
 
 import json
 from collections import Counter
@@ -33,7 +36,7 @@ def readers(folder: Path, ranks: int, **options: Any) -> list[Reader]:
 
 
 def take(reader: Reader, batches: int) -> list[int]:
-    """Return the numbers of the next batches."""
+    """Return the numbers in the next batches."""
     iterator = iter(reader)
     found = [number for _, batch in zip(range(batches), iterator, strict=False) for number in batch["n"].tolist()]
     iterator.close()  # type: ignore[attr-defined]  # a generator, but the type doesn't say so
@@ -71,7 +74,7 @@ def test_every_record_of_the_epoch_is_read_once(
         for reader in current:
             if states:
                 reader.restore(states)
-            # At most the batches of the first epoch, so that all ranks stay in it.
+            # Take at most the remaining batches of the first epoch, so that all ranks stay in this epoch.
             left = 137 // count // size if not states else 2
             first.update(take(reader, min(next(coming), left)))
         states = states_of(current)
@@ -175,10 +178,12 @@ def test_at_the_beginning_of_an_epoch_nothing_is_divided(folder: Path) -> None:
 def test_states_that_are_not_those_of_all_ranks_are_refused(folder: Path) -> None:
     states = states_of(readers(folder, 3, shuffle=5))
     one = opened(folder, batch_size=6, shuffle=5)
-    with pytest.raises(ValueError, match=exactly("The states of all ranks are needed, each once, but got those of the ranks [0, 2] of 3.")):
+    with pytest.raises(
+        ValueError, match=exactly("The state of every rank is needed exactly once; got the states of the ranks [0, 2], of 3 ranks.")
+    ):
         one.restore([states[0], states[2]])
     with pytest.raises(
-        ValueError, match=exactly("The states of all ranks are needed, each once, but got those of the ranks [0, 0, 1] of 3.")
+        ValueError, match=exactly("The state of every rank is needed exactly once; got the states of the ranks [0, 0, 1], of 3 ranks.")
     ):
         one.restore([states[0], states[0], states[1]])
     with pytest.raises(
@@ -191,5 +196,5 @@ def test_states_of_different_times_are_refused(folder: Path) -> None:
     before = readers(folder, 2)
     take(before[0], 14)
     take(before[1], 3)
-    with pytest.raises(ValueError, match="The states weren't taken at the same time: rank 0 is in epoch 1, another rank in epoch 0"):
+    with pytest.raises(ValueError, match="The states weren't taken at the same time: rank 0 is in epoch 1, but another rank is in epoch 0"):
         opened(folder, batch_size=6).restore(states_of(before))

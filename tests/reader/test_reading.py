@@ -251,9 +251,9 @@ def test_a_state_after_some_batches_is_that_of_a_loop_that_used_them(folder: Pat
 
 def test_a_state_after_more_batches_than_the_loop_has_is_refused(folder: Path) -> None:
     reader = opened(folder, batch_size=10, epochs=2)
-    with pytest.raises(ValueError, match=exactly("batches must be at most 28, because the loop has no more batches, got 29.")):
+    with pytest.raises(ValueError, match=exactly("batches must be at most 28, which is all that the loop has left; got 29.")):
         reader.state(batches=29)
-    with pytest.raises(ValueError, match=exactly("batches must be at least 0, got -1.")):
+    with pytest.raises(ValueError, match=exactly("batches must be at least 0; got -1.")):
         reader.state(batches=-1)
     assert opened(folder, batch_size=10, epochs=None).state(batches=29)["epoch"] == 2
 

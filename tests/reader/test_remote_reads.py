@@ -1,4 +1,4 @@
-"""Files of 32 images each: training reads each file once and in one piece, instead of each image individually."""
+"""Files of 32 images each: training reads each file once, as a whole, and doesn't read the images individually."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
-"""Runs a command with a memory limit and measures its memory, with a control group (version 1 or 2) if possible, or else by watching its
-processes."""
+"""Runs a command with a memory limit and measures its memory use.
+
+If possible, a control group (version 1 or 2) is used. Otherwise, the command's processes are watched.
+"""
 
 import contextlib
 import os
@@ -91,8 +93,10 @@ def _remove(folder: Path) -> None:
 
 
 def _parents() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Yields each folder in which a group could be created, together with the name of the file for the memory limit, and the name and
-    content of the file for the swap limit."""
+    """Yields each folder in which a group could be created.
+
+    For each folder, also yields the name of the file for the memory limit, and the name and content of the file for the swap limit.
+    """
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):

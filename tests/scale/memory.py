@@ -1,7 +1,7 @@
 """Converts large inputs within 512 MiB of memory: `make memory`, or `make memory SIZE=500M KINDS="csv images"`.
 
-This isn't part of the test suite, because it takes many minutes and needs three times the input's size in disk space. Control groups need
-root.
+This program isn't part of the test suite, because it takes many minutes and needs disk space of three times the input's size. Only root can
+use control groups.
 """
 
 # ruff: noqa: T201 - this program prints its results.

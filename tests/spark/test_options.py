@@ -1,4 +1,7 @@
-"""The options of `spark.read` and `df.write`: the names of `spec.output`, in any case, with texts as values."""
+"""The options of `spark.read` and `df.write`.
+
+Their names are those of the fields of `spec.output`, in upper or lower case, and their values are strings.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -57,12 +60,12 @@ def test_the_save_mode_is_sparks_flag_or_an_option(options: dict[str, str], over
         ({"shards": "{count: 4}"}, "The option shards can't be set as a whole. It has the options shards.records."),
         ({"parquet": "{}"}, "The option parquet can't be set as a whole. It has the options parquet."),
         ({"split": "test", "splitColumn": "part"}, "The options split and splitColumn contradict each other"),
-        ({"splitColumn": " "}, "The option splitColumn is the name of a column, got ' '."),
+        ({"splitColumn": " "}, "The option splitColumn must be the name of a column; got ' '."),
         ({"nested": "a,b,a"}, "The option nested names 'a' twice."),
         ({"overwrite": "Always"}, "The option overwrite isn't supported: use mode()."),
         ({"table.uri": "odps://p/tables/t"}, "The option table.uri isn't supported: write the DataFrame to the table with Spark."),
-        ({"fileName": "{split}.{ext}"}, "fileName needs {shard} and can't have {shards}, got '{split}.{ext}'"),
-        ({"mode": "replace"}, "The option mode is errorifexists, append or ignore, got 'replace'."),
+        ({"fileName": "{split}.{ext}"}, "fileName must contain {shard} but not {shards}"),
+        ({"mode": "replace"}, "The option mode must be errorifexists, append or ignore; got 'replace'."),
         ({"split": "a b"}, "'a b' can't be the name of a split"),
         ({"version": "a/b"}, "version may contain only letters"),
     ],
@@ -74,9 +77,9 @@ def test_wrong_options_of_a_write_are_named(options: dict[str, str], message: st
 
 
 def test_a_mode_that_contradicts_sparks_is_refused() -> None:
-    with pytest.raises(BadSpec, match=r"mode\('overwrite'\) contradicts the option mode, 'ignore'"):
+    with pytest.raises(BadSpec, match=r"mode\('overwrite'\) contradicts the option mode='ignore'"):
         write_options({"path": "/out", "mode": "ignore"}, overwrite=True)
-    with pytest.raises(BadSpec, match=r"mode\('append'\) contradicts the option mode, 'Overwrite': use mode\('overwrite'\)"):
+    with pytest.raises(BadSpec, match=r"mode\('append'\) contradicts the option mode='Overwrite': use mode\('overwrite'\)"):
         write_options({"path": "/out", "mode": "Overwrite"}, overwrite=False)
 
 
@@ -120,7 +123,7 @@ def test_lists_of_names_are_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "a,,b", "[1]", "[a"])
 def test_a_list_without_names_is_refused(text: str) -> None:
-    with pytest.raises(BadSpec, match="The option columns is a list of names"):
+    with pytest.raises(BadSpec, match="The option columns must be a list of names"):
         read_options({"path": "/set", "columns": text})
 
 
@@ -129,7 +132,7 @@ def test_a_list_without_names_is_refused(text: str) -> None:
     [
         ({"columns": "a,a"}, "The option columns names 'a' twice."),
         ({"split": '["train", "train"]'}, "The option split names 'train' twice."),
-        ({"splitColumn": ""}, "The option splitColumn is the name of a column, got ''."),
+        ({"splitColumn": ""}, "The option splitColumn must be the name of a column; got ''."),
     ],
 )
 def test_wrong_options_of_a_read_are_named(options: dict[str, str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Finished data sets as partitions of batches in Spark's types."""
+"""Finished data sets are read as partitions, whose batches have Spark's types."""
 
 import pickle
 from pathlib import Path

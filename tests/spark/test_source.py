@@ -16,14 +16,14 @@ from dataprep_converter.core.errors import BadSpec, NotWhole
 
 
 class Base:
-    """Stands for PySpark's base classes and for its type of schemas."""
+    """Stands in for PySpark's base classes and for its schema type."""
 
     def __init__(self, value: Any = None) -> None:
         self.options = self.value = value
 
 
 class Context:
-    """Stands for `TaskContext`."""
+    """Stands in for `TaskContext`."""
 
     partition = 0
 
@@ -34,7 +34,7 @@ class Context:
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module `dataprep_spark.source`, in which Spark's schemas are Arrow's."""
+    """The module `dataprep_spark.source`, with Arrow's schemas in place of Spark's."""
     names = ("DataSource", "DataSourceArrowWriter", "DataSourceReader", "InputPartition", "WriterCommitMessage")
     contents: dict[str, dict[str, Any]] = {
         "pyspark": {"TaskContext": Context},
@@ -54,7 +54,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def written(source: Any, folder: Path, partitions: list[list[pa.RecordBatch]], **options: str) -> tuple[Any, list[Any]]:
-    """Return the writer after its tasks, which get a pickle of it, and their messages."""
+    """Run the tasks, each with a pickled copy of the writer. Return the writer and the tasks' messages."""
     writer = source.DataprepDataSource({"path": str(folder), **options}).writer(partitions[0][0].schema, overwrite=False)
     messages = []
     for Context.partition, batches in enumerate(partitions):

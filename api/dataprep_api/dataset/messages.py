@@ -227,7 +227,10 @@ class ProgressReport(_Reported):
     attempt: Count
     index: Count
     sequence: Count
-    """A number that increases with each of the pod's reports. A report is dropped unless its number is higher than the last report's."""
+    """A number that increases with each of the pod's reports.
+
+    If a report's number isn't higher than that of the last report, the report is dropped.
+    """
     shards_done: Count = 0
     shards_active: Count = 0
     shards_total: Count | None = None
@@ -240,7 +243,7 @@ class ProgressReport(_Reported):
 
 
 class ProgressReply(Model):
-    """The operator's reply, which says how long to wait before the next report, and how many requests the pod may send."""
+    """The operator's reply to a progress report: how long to wait before the next report, and how many requests the pod may send."""
 
     next_report_seconds: Annotated[float, Field(ge=0.2, le=300)] = 5.0
     requests_per_second: Annotated[dict[StoreKey, Annotated[float, Field(gt=0, allow_inf_nan=False)]], Field(max_length=MOST_STORES)] = {}
@@ -285,8 +288,8 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         yield from (_with_classes_that_fit(small), _with_classes_that_fit(small.model_copy(update={"warnings": []})), bare)
         yield bare.model_copy(update=no_splits)
         if message.commit is not None and not message.reused:
-            # Without the commit in this message, the commit step runs and reports it. Running this step on a finished data set does no
-            # harm.
+            # If this message lacks the commit, the commit step runs and reports the commit. Running this step on a finished data set does
+            # no harm.
             yield from _shortened_versions(message.model_copy(update={"commit": None, "work_seconds": None, "commit_seconds": None}))
     elif isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}

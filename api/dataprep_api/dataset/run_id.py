@@ -43,12 +43,12 @@ class Part:
     is_used: Callable[[DataPrepJobSpec], bool]
     """A pure function that returns whether the part may affect the bytes that a job writes.
 
-    If the answer also depends on the inputs, which the function doesn't get, it returns True.
+    The function doesn't get the job's inputs. If the answer also depends on them, the function returns True.
     """
     oldest: int | None = None
     """The oldest version that this release can still write. None means that this release can write only `version`.
 
-    This release writes an older version only for existing plans that follow this older version.
+    An older version is written only for existing plans that follow that version.
     """
 
 
@@ -86,7 +86,7 @@ def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
 def _may_skip_heif(spec: DataPrepJobSpec) -> bool:
     """Whether version 2 may add records to the job's data set. Since version 2, AVIF and HEIC files are images, whatever their names are.
 
-    Before version 2, such an image was a bad record, so a job that doesn't accept bad records either had no such image or failed.
+    Jobs that don't accept bad records aren't affected: before version 2, such an image was a bad record, and made the job fail.
     """
     source = spec.source
     if source is None or spec.on_bad_record.policy == "Fail":
@@ -131,7 +131,7 @@ def _joins_without_sequences(spec: DataPrepJobSpec) -> bool:
     """Whether tables may be joined in memory. Since version 2, such a join divides its records into the same units as a join out of core.
     In version 1, large records with nulls could get other units.
 
-    The planner leaves the part out if both versions surely make the same units.
+    The planner leaves the part out if both versions are sure to make the same units.
     """
     join = spec.source.join if spec.source is not None else None
     return join is not None and all(table.order_by is None for table in join.tables)
@@ -148,7 +148,7 @@ def _may_have_large_texts(spec: DataPrepJobSpec) -> bool:
 
 
 def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:
-    """Return the spec's source, or, if it is a join, the sources of the joined tables."""
+    """Return the spec's source or, for a join, the sources of the joined tables."""
     if spec.source is None:
         return []
     return [spec.source] if spec.source.join is None else [table.source for table in spec.source.join.tables]
@@ -196,7 +196,7 @@ Nulls from other sources and from transforms are kept if their features need no 
 def _keeps_records_with_nulls(spec: DataPrepJobSpec) -> bool:
     """Whether version 2 may add records to the job's data set. Since version 2, a null is a value.
 
-    Before version 2, a record with a null was bad, so a job that doesn't accept bad records either had no such record or failed.
+    Jobs that don't accept bad records aren't affected: before version 2, a record with a null was bad, and made the job fail.
     """
     if spec.source is None or spec.nulls == "Bad" or spec.on_bad_record.policy == "Fail":
         return False
@@ -307,7 +307,7 @@ def reads_heif(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:
-    """Return the versions of the parts that a job uses, without parts of version 1."""
+    """Return the versions of the parts that a job uses, leaving out parts whose version is 1."""
     return {name: part.version for name, part in sorted(parts.items()) if part.version > 1 and part.is_used(spec)}
 
 
@@ -334,10 +334,10 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """Return the fields of `spec` that affect the bytes, with params filled in, as JSON values.
 
-    Fields that have their default values are left out, so that jobs keep their run ids when a release adds fields. The default of a field
-    may change only together with ENCODING_VERSION, because otherwise a job that doesn't set the field would write different bytes under the
-    same run id. The returned fields are stored in the manifest, so signatures are removed from web addresses, and credentials in texts are
-    masked. Texts in `spec.output` stay unchanged, because they name columns and files.
+    Fields that have their default values are left out, so that jobs keep their run ids when a release adds fields. A field's default may
+    change only together with ENCODING_VERSION. Otherwise, a job that doesn't set the field would write different bytes under the same run
+    id. The returned fields are stored in the manifest, so signatures are removed from web addresses, and credentials in strings are masked.
+    Strings in `spec.output` stay unchanged, because they name columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     if fields.get("nulls") == "Keep":
@@ -349,7 +349,7 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
 
 def as_stored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `content` with the credentials in its texts masked. The content may come from an older release."""
+    """Return `content` with the credentials in its strings masked. The content may come from an older release."""
     return {key: value if key == "output" else with_credentials_masked(value) for key, value in content.items()}
 
 

@@ -1,8 +1,8 @@
 """Generates `api/dataprep_api/dataprep.schema.json` from the models. Editors use this JSON Schema, which covers all kinds of objects.
 
 `python -m dataprep_api.generate.json_schema` writes the file. With `--check`, the command only compares the file with the models. The
-schema is separate from the CRD, because it contains the complete descriptions, and because in YAML any field may be empty or a `${NAME}` of
-params. `dataprep explain` and `dataprep schema` read the file, so that they need neither the models nor a cluster.
+schema is separate from the CRD for two reasons: it contains the complete descriptions, and it allows every field to be empty or a param
+(`${NAME}`), as in YAML. `dataprep explain` and `dataprep schema` read the file, so that they need neither the models nor a cluster.
 """
 
 import json

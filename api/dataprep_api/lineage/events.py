@@ -25,7 +25,7 @@ _LONGEST_MESSAGE: Final = 2048
 
 @dataclass(frozen=True)
 class Parent:
-    """The run of a pipeline to which a run belongs."""
+    """The pipeline run that a job's run is part of."""
 
     namespace: str
     job: str
@@ -34,7 +34,7 @@ class Parent:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job, which all of its events name."""
+    """One run of a job. Every event of the run names it."""
 
     id: str
     """A UUID."""
@@ -58,9 +58,9 @@ class DataSet:
 
     name: DataSetName
     facets: Facets = field(default_factory=dict)
-    """What is true of the data set."""
+    """The facets of the data set itself."""
     use: Facets = field(default_factory=dict)
-    """What is true of the data set in this run: the facets of an input or of an output."""
+    """The facets of the data set in this run, as an input or as an output."""
 
 
 def run_event(
@@ -104,7 +104,7 @@ def version(text: str) -> dict[str, Any]:
 
 
 def version_of_files(pins: Mapping[str, str]) -> str:
-    """Return the version of files with these pins by URI: the pin of a single file, or the SHA-256 of the lines `<pin>  <URI>\\n`."""
+    """Return the version of files, given their pins by URI: a single file's pin, or the SHA-256 of the lines `<pin>  <URI>\\n`."""
     if len(pins) == 1:
         return next(iter(pins.values()))
     digest = hashlib.sha256()

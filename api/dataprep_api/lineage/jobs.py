@@ -1,4 +1,4 @@
-"""What a job's spec says about its runs: what it reads, what it writes, and what it does."""
+"""Finds out from a job's spec what the job's runs read, write and do."""
 
 from dataprep_api.formats import COPY
 from dataprep_api.lineage.names import DataSetName, data_set_name
@@ -6,11 +6,11 @@ from dataprep_api.spec import DataPrepJobSpec
 
 
 def input_names(spec: DataPrepJobSpec) -> dict[str, DataSetName]:
-    """Return the name of each data set that the spec names as an input, by its URI."""
+    """Return the name of each data set that the spec names as an input, keyed by the URI."""
     if spec.script is not None:
         uris = [spec.script.input] if spec.script.input is not None else []
     elif spec.data.sql is not None and not spec.data.inputs():
-        # The address of a database, which is no file.
+        # The address of a database, not of a file.
         uris = [spec.data.sql.url]
     else:
         uris = spec.data.inputs()
@@ -18,7 +18,7 @@ def input_names(spec: DataPrepJobSpec) -> dict[str, DataSetName]:
 
 
 def output_names(spec: DataPrepJobSpec) -> list[DataSetName]:
-    """Return the name of the data set, and that of the table, if the job also writes one."""
+    """Return the name of the output data set and, if the job also writes a table, the name of the table."""
     table = [spec.output.table.uri] if spec.output.table is not None else []
     return [data_set_name(uri) for uri in (spec.output.uri, *table)]
 

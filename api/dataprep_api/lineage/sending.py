@@ -1,7 +1,7 @@
 """Sends events to the address in OpenLineage's environment variables, in the background.
 
-No event can fail a run or delay it for long: events are posted by another thread, each request has a time limit, and `close` waits only for
-a few seconds. An event that isn't delivered is logged as a warning.
+No event can fail a run, or delay it for long. Another thread posts the events, each request has a time limit, and `close` waits at most a
+few seconds. An event that isn't delivered is logged as a warning.
 """
 
 import json
@@ -108,18 +108,18 @@ def _parent(environ: Mapping[str, str]) -> Parent | None:
 
 
 class Sender:
-    """Posts events in the order of `send`, in another thread, which starts with the first event."""
+    """Posts events from another thread, in the order of the calls of `send`. The thread starts with the first event."""
 
     def __init__(self, receiver: Receiver, *, request_seconds: float = _REQUEST_SECONDS, close_seconds: float = _CLOSE_SECONDS) -> None:
         self._receiver = receiver
         self._request_seconds = request_seconds
         self._close_seconds = close_seconds
-        # The events of a run are few. The limit is for an operator whose receiver doesn't answer.
+        # A run has few events. The limit is for an operator whose receiver doesn't respond.
         self._events: queue.Queue[Mapping[str, Any] | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
 
     def send(self, event: Mapping[str, Any]) -> None:
-        """Let the thread post the event."""
+        """Queue the event for the thread that posts events."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._loop, name="lineage", daemon=True)
             self._thread.start()
@@ -129,7 +129,7 @@ class Sender:
             logger.warning("a lineage event (%s) was dropped, because too many are waiting for %s", event.get("eventType"), self._shown)
 
     def close(self) -> None:
-        """Wait until the events are delivered, but only for a few seconds."""
+        """Wait until the events are delivered, but at most a few seconds."""
         if self._thread is None:
             return
         try:
@@ -148,7 +148,7 @@ class Sender:
         while (event := self._events.get()) is not None:
             try:
                 self._post(event)
-            except Exception as exc:  # whatever goes wrong here, the run goes on
+            except Exception as exc:  # no failure here may end the run
                 logger.warning(
                     "a lineage event (%s) was not delivered to %s: %s", event.get("eventType"), self._shown, for_display(str(exc))
                 )
@@ -157,7 +157,7 @@ class Sender:
         # Not imported at the top, because most processes send no events.
         import urllib.request
 
-        # Unlike OpenLineage's clients, this code asks once: a receiver that is away must not hold a run up.
+        # Unlike OpenLineage's clients, this code doesn't retry, because an unreachable receiver must not delay a run.
         address = f"{self._receiver.url.rstrip('/')}/{self._receiver.endpoint.lstrip('/')}"
         headers = {"Content-Type": "application/json"}
         if self._receiver.key is not None:

@@ -29,7 +29,7 @@ _Wants = Callable[..., list[Any]]  # Any, because dulwich has its own type of ob
 
 
 def provide(spec: DataPrepJobSpec) -> None:
-    """Fetches a job's code for this process and its children. In a pod, the code is already there and isn't fetched."""
+    """Fetches a job's code for this process and its children. Does nothing in a pod, where the code has already been fetched."""
     git = spec.code.git if spec.code is not None else None
     if git is None or os.environ.get(plugins.CODE_VARIABLE):
         return

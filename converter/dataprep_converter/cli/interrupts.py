@@ -1,7 +1,7 @@
 """Ctrl-C during a command.
 
-A library can turn the interrupt into an error of its own, or the interrupt can arrive during a callback, which can't raise it. In both
-cases, the output would look like a bug. So the first Ctrl-C is noted, and an interrupt that was lost in a callback is sent again.
+A library can turn the interrupt into an error of its own. Or the interrupt can arrive during a callback, which can't raise it. In either
+case, the output would look like a bug. So the first Ctrl-C is noted, and an interrupt that was lost in a callback is sent again.
 """
 
 import _thread
@@ -60,7 +60,7 @@ class Interrupts:
         self._in_hook = False
 
     def _send_soon(self) -> None:
-        # Unlike `threading.Timer`, this doesn't wait until the thread has started, which can be slow.
+        # Unlike `threading.Timer`, this function doesn't wait for the thread to start, which can take a while.
         _thread.start_new_thread(_send, ())
 
 

@@ -39,7 +39,10 @@ def leave(message: "PlanResult | ScanRequest | CommitResult | WorkResult | Remov
 
 
 def leave_in_advance(plan: "PlanResult") -> None:
-    """Leaves the plan as the pod's termination message, in case this process is killed before it has finished the other steps."""
+    """Leaves the plan as the pod's termination message.
+
+    The message counts if this process is killed before it has finished the other steps.
+    """
     from dataprep_api.dataset import messages
 
     _write_termination(messages.dump(_for_display(plan)))

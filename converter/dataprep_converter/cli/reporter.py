@@ -56,7 +56,7 @@ class Reporter:
         self._thread = threading.Thread(target=self._loop, name="reports", daemon=True)
 
     def watch(self, progress: TaskProgress) -> None:
-        """Stores the latest counts. This is cheap."""
+        """Stores the latest counts. A call of this method is cheap."""
         self._latest = progress.now()
 
     def __enter__(self) -> Self:
@@ -120,7 +120,7 @@ def post(url: str, body: str, *, token: str) -> ProgressReply:
 
     Returns the operator's reply. Raises OSError when no address accepts the report.
     """
-    # Not imported at the top, because a worker begins to read its input before it sends its first report.
+    # Not imported at the top, so that a worker begins to read its input sooner. The worker sends its first report later.
     import http.client
     import socket
 

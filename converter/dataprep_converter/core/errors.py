@@ -54,14 +54,14 @@ class RoundedDefault(BadSpec):
 
 
 class BadData(ConvertError):
-    """A record is bad, and the spec doesn't allow it, or there are more bad records than the spec allows."""
+    """There are more bad records than the spec allows, or there is a bad record although the spec allows none."""
 
     exit = Exit.BAD_DATA
     reason = Reason.BAD_RECORDS
 
 
 class StoreError(ConvertError):
-    """A store can't be reached or has refused a request. Its subclasses stand for some of the reasons."""
+    """A store can't be reached or has refused a request. Some of the reasons have subclasses of their own."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED

@@ -206,9 +206,9 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
 
 
 def _without_negative_zeros(result: Bounds) -> Bounds:
-    """Replace -0.0 with 0.0, because a column can contain both zeros, and either zero may have been found as a bound."""
+    """Replace -0.0 with 0.0. If a column contains both zeros, either of them may have been found as a bound."""
     if result.least.dtype.kind == "f":
-        # Suppress the warning about a signalling NaN: the caller checks anyway whether the bounds are finite.
+        # Suppress the warning about a signalling NaN: the caller checks whether the bounds are finite.
         with np.errstate(invalid="ignore"):
             for ends in (result.least, result.greatest):
                 np.add(ends, 0.0, out=ends)

@@ -15,8 +15,11 @@ Array: TypeAlias = "pa.Array[Any]"
 
 
 class _Compute:
-    """Imports `pyarrow.compute` when its first function is used. The import takes 40 ms, because it writes the documentation of all
-    functions, and a worker begins to read its input before it uses any of them."""
+    """Imports `pyarrow.compute` when its first function is used.
+
+    The import takes 40 ms, because it generates the documentation of all functions. A worker doesn't need any of these functions until it
+    has begun to read its input.
+    """
 
     def __getattr__(self, name: str) -> Any:
         import pyarrow.compute

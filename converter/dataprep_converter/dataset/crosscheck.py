@@ -115,7 +115,7 @@ def _count(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
 
 
 class _CheckedReports:
-    """Compares reports with the manifest one after another, and keeps what the other checks need."""
+    """Compares reports with the manifest, one after another. Keeps what the other checks need to know about the reports."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest

@@ -45,7 +45,10 @@ class ExpectedFiles:
     """Files with their sizes and, if they are known, their pins. The files are numbered in the order in which they are added."""
 
     def __init__(self, count: int = 0) -> None:
-        """Reserves memory for `count` files. More files can be added, but columns that grow in steps leave gaps in the memory."""
+        """Reserves memory for `count` files.
+
+        More files can be added, but then the columns grow in steps, which leaves gaps in the memory.
+        """
         self._packed: list[bytes] = []
         self._paths: list[str] = []
         """The last paths, which aren't compressed yet."""
@@ -121,7 +124,7 @@ class ExpectedFiles:
     def compared(self, listing: Iterable[tuple[str, Entry]], *, ours: Collection[str] = (), ignores_others: bool = False) -> Differences:
         """Returns how the listing differs from these files.
 
-        The listing may also contain the files in `ours`. With `ignores_others`, it may contain any other files as well.
+        The listing may also contain the files in `ours`. With `ignores_others`, the listing may contain any other files as well.
         """
         sizes, pins = self._sizes, self._pins
         found = np.zeros(len(self), np.bool_)

@@ -1,5 +1,5 @@
-"""Data sets of rows from a data frame: of Spark (`dataprep_spark`), Ray Data (`dataprep_ray`) or a Python program (`dataprep_io`). Such rows
-exist only while the data frame is written, so nobody can read them again."""
+"""Data sets whose rows come from a data frame of Spark (`dataprep_spark`), Ray Data (`dataprep_ray`) or a Python program (`dataprep_io`).
+Such rows exist only while the data frame is written, so they can't be read again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,26 +8,26 @@ from typing import Any, Final
 from dataprep_api.spec import Source
 
 READER: Final = "arrow"
-"""The kind of source in the spec, because engines pass the rows as Arrow batches. The columns follow the rules of this source."""
+"""The kind of source in the spec. Engines pass the rows as Arrow batches, so the columns follow the rules of the source `arrow`."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that holds data frames, and its words for messages."""
+    """An engine that holds data frames, and the words that messages use for this engine."""
 
     name: str
     frame: str
     """What the engine calls a data frame."""
     writer: str
-    """What users call to write one."""
+    """What users call to write a data frame."""
     part: str
     """What the engine calls the rows that one task writes."""
     overwrite: str
     """How users choose the save mode `overwrite`."""
     split_column: str
-    """The option with the name of the column with the splits' names."""
+    """The name of the option that says which column contains the names of the splits."""
     sorting: str
-    """How users sort the rows of each part by this column, with `{}` for the column."""
+    """How users sort the rows of each part by the column with the splits' names. `{}` stands for the column."""
     fewer: str
     """How users get fewer parts."""
     filling: str
@@ -50,7 +50,7 @@ class Engine:
         return f"{self.job}:{self.frame}"
 
     def part_uri(self, number: int) -> str:
-        """Returns the URI of a part in messages and in the plan. Nothing can be read from it."""
+        """Returns the URI of a part in messages and in the plan. Nothing can be read from this URI."""
         return f"{self.job}:{self.part.replace(' ', '-')}-{number}"
 
 
@@ -79,9 +79,9 @@ RAY: Final = Engine(
     fewer="ds.repartition()",
     filling="with ds.map_batches()",
     filtering="ds.filter()",
-    # A task that Ray submits again, because it has lost the input, gets another number.
+    # If Ray loses a task's input, Ray submits the task again, under another number.
     is_numbered=False,
-    # Earlier operators run while the rows are read, and find their task's context by the thread.
+    # Ray's earlier operators run while the rows are read. They find their task's context by the thread.
     reads_ahead=False,
 )
 PYTHON: Final = Engine(

@@ -15,7 +15,7 @@ from dataprep_converter.inputs.foreign_paths import absence
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
-    """Describes how the store's listing differs from the manifest. Returns None if both agree."""
+    """Describes how the store's listing differs from the manifest. Returns None if they agree."""
     expected = ExpectedFiles.of_manifest(manifest)
     return expected.fault(expected.compared(folder.visible()))
 
@@ -72,7 +72,7 @@ def remove_stale_files(folder: RunFolder, *, keep: ExpectedFiles, ours: Collecti
 
 
 def missing_data_set(uri: str, access: Access) -> NotFound:
-    """Returns the error for a URI without a finished data set. The error says whether anything else is there."""
+    """Returns the error for a URI without a finished data set. The error states whether the folder contains anything else."""
     store = access.store(uri)
     if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
         return NotFound(f"{uri} doesn't exist: there is no such file, and no file below it{absence(uri)}.", uri=uri)

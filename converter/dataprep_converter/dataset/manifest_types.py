@@ -24,7 +24,8 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[pa.DataType], bool], str]]] = {
         "a type of times or decimals, such as decimal128(20, 2), date32[day], timestamp[us, tz=UTC], time64[us] or duration[ms]",
     ),
 }
-"""Maps each manifest field that contains types to a check of whether a type is allowed there, and to a text that says what is expected."""
+"""For each manifest field that contains types: a function that checks whether a type is allowed there, and a text that says what is
+expected."""
 
 
 def check_types(manifest: Manifest, uri: str) -> None:

@@ -8,7 +8,7 @@
 <output>/_dataprep/<run id>/reports/        <shard>.json; from-<shard>.jsonl repeats the reports of consecutive shards
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
 <output>/_dataprep/scan-<digest>/           the listing for the pods of a scan, and what they found; deleted once the plan is stored
-<output>/_dataprep/join-<digest>/           the joined rows that Spark's executors lay down; deleted once the driver has read them
+<output>/_dataprep/join-<digest>/           the joined rows that Spark's executors write; deleted once the driver has read them
 <output>/_dataprep/<run id>/shuffle/        the records of a shuffle in two rounds; deleted once the data set is finished
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
 <output>/_dataprep/…, _tfds/…               files for the data set's readers (`sidecars/`), written by the commit step
@@ -88,8 +88,8 @@ class OutputFolder(StoredFolder):
     def manifest(self, success: Success) -> Manifest:
         """Returns the manifest that `_SUCCESS` names.
 
-        Raises NotWhole if the manifest or its table is missing or has the wrong digest, or if the manifest has a field with a value that
-        dataprep doesn't write.
+        Raises NotWhole if the manifest or its table is missing or has the wrong digest, or if a field of the manifest has a value that
+        dataprep never writes.
         """
         uri = self.at(success.manifest)
         content = self.read(success.manifest)
@@ -109,8 +109,8 @@ class OutputFolder(StoredFolder):
         return self.with_table(manifest)
 
     def with_table(self, head: Manifest) -> Manifest:
-        """Returns the manifest with this head: if its shards are in a table, reads the table. Raises NotWhole if the table is missing or was
-        changed."""
+        """Returns the complete manifest with this head. If the shards are in a table, reads the table. Raises NotWhole if the table is
+        missing or was changed."""
         if head.file_table is None:
             return head
         uri = self.at(head.file_table.file)
@@ -123,7 +123,10 @@ class OutputFolder(StoredFolder):
             return manifest_table.with_rows(head, file, uri)
 
     def known_files(self, paths: Iterable[str]) -> set[str]:
-        """Returns which of these visible files a run of dataprep planned in this folder. A new run is allowed to delete these files."""
+        """Returns those of the given visible files that a run of dataprep planned in this folder.
+
+        A new run is allowed to delete the returned files.
+        """
         unknown = set(paths)
         known = set[str]()
 
@@ -262,8 +265,8 @@ class RunFolder(OutputFolder):
         self.check_owner()
         self.publish()
         if not isinstance(self._store, MovesFiles):
-            # If the response to a request that starts an upload was lost, the upload was started a second time, and only one of the two
-            # was completed. Remove the other.
+            # An upload may have been started twice, because the response to the first request was lost. Only one of the two uploads was
+            # completed, so remove the other one.
             self.sweep()
 
     def remove_success(self) -> None:
@@ -321,10 +324,10 @@ class RunFolder(OutputFolder):
             return self._whole_plan(*found)
 
     def plan_for_work(self) -> Plan | None:
-        """Returns the stored plan, as `plan` does. If the work needs the units in order, the units are not read before they are needed.
+        """Returns the stored plan, as `plan` does. If the work needs the units in order, each unit is read only when it is needed.
 
-        If another run owns the folder, and so may have removed the plan's files, raises OutputLost instead of NotWhole. The same applies to
-        units that are read later.
+        If another run owns the folder, that run may have removed the plan's files. In this case, raises OutputLost instead of NotWhole,
+        even for units that are read later.
         """
         found = self.plan_head()
         if found is None:

@@ -31,8 +31,11 @@ SCHEMA: Final[pa.Schema] = _arrow.schema(
         pa.field("quarantine", pa.string()),
     ]
 )
-"""A row for each shard. The columns are the fields of `ManifestFile`, the size and digest of the shard's record index, and the file of its
-bad records. The last three are null for shards without such a file."""
+"""A row for each shard.
+
+The columns are the fields of `ManifestFile`, the size and digest of the shard's record index, and the file of its bad records. The columns
+of an index or of a file of bad records are null for shards without this file.
+"""
 _ROWS: Final = 8192
 """The number of rows in a record batch."""
 _AT_ONCE: Final = 1024

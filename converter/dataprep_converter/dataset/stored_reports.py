@@ -84,7 +84,10 @@ class StoredReports:
         yield from ((part, False) for part in _pieces(range(done, self.count)))
 
     def _exist(self) -> npt.NDArray[np.bool_]:
-        """Returns, for each shard, whether its own report exists. Without bundles, nobody needs the result, so nothing is listed."""
+        """Returns, for each shard, whether its own report exists.
+
+        If there are no bundles, the result isn't needed, so nothing is listed.
+        """
         exist = np.zeros(self.count, np.bool_)
         for number in self.folder.existing_reports() if self.bundles else ():
             if number < self.count:

@@ -60,7 +60,7 @@ class VerifiedRecords:
 
 @runtime_checkable
 class ReadsBlocks(Protocol):
-    """A decoder that is faster when it reads many records in one call. The records are the same."""
+    """A decoder that can read many records in one call, which is faster than reading them one by one."""
 
     def blocks(self, pieces: Iterable[bytes]) -> Iterator[VerifiedRecords]:
         """Yield the same records as `read`, several at a time."""

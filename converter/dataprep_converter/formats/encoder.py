@@ -18,9 +18,9 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 class Encoder(Protocol):
     """Encodes the records of one shard.
 
-    Most encoders hold at most one batch of records. The encoders for Parquet and Arrow hold one row group or record batch. If a format's
-    file is a single object, as in npz, the encoder holds the whole file. The bytes don't depend on how the records are divided into
-    batches. An encoder is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
+    Most encoders hold at most one batch of records. The Parquet encoder holds one row group, and the Arrow encoder one record batch. If a
+    format's file is a single object, as in npz, the encoder holds the whole file. The bytes don't depend on how the records are divided
+    into batches. An encoder is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
     """
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None: ...
@@ -51,18 +51,18 @@ class Encoder(Protocol):
     def begin(self, shard: Shard, *, seed: int) -> None:
         """Set the shard that is to be encoded, and the job's shuffle seed (0 if the job doesn't shuffle).
 
-        This method is called before the first batch, but not while a plan measures sizes.
+        This method is called before the first batch. The planner doesn't call it when it encodes samples only to measure their sizes.
         """
         ...
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
-        """Return the framed records of the batch, before compression. The buffer stays valid until the third call after this one."""
+        """Return the framed records of the batch, before compression. The buffer stays valid during the next two calls."""
         ...
 
     def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
         """Return the same bytes as `encode`, as consecutive pieces, so that large values needn't be copied.
 
-        The pieces stay valid until the third call after this one.
+        The pieces stay valid during the next two calls.
         """
         ...
 
@@ -88,7 +88,10 @@ class Encoder(Protocol):
         ...
 
     def companions(self) -> Mapping[str, bytes]:
-        """Return the small files that are stored beside this shard, keyed by name. They are known after `close`. Most formats have none."""
+        """Return the small files that are stored beside this shard, keyed by name.
+
+        The files are known only after `close`. Most formats have none.
+        """
         ...
 
     def __enter__(self) -> Self: ...

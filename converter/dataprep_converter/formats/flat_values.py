@@ -1,6 +1,6 @@
 """Helpers that convert values to the form that `Decoder.parse` returns.
 
-Values are flat lists, in which text is bytes and numbers are rounded to their type.
+That form is a flat list, in which text is stored as bytes, and numbers are rounded to the feature's type.
 """
 
 from typing import Any

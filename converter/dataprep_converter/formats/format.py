@@ -1,4 +1,4 @@
-"""Static facts about each format, for the converter and the reader: its encoder, its decoder and what its readers need.
+"""Static facts about each format: its encoder, its decoder, and what programs that read its files need.
 
 The rules for specs and file names, which the operator also needs, are in `dataprep_api/formats.py`.
 """
@@ -10,12 +10,12 @@ from typing import Literal
 
 
 class ReadUnit(Enum):
-    """The smallest part of a file that the reader can read on its own."""
+    """The smallest part of a file that can be read without the rest of the file."""
 
     FILE = auto()
-    """The complete file, from the beginning."""
+    """The complete file, which must be read from its beginning."""
     INDEXED_RECORDS = auto()
-    """A run of records if an index gives their offsets, otherwise the complete file."""
+    """A run of consecutive records if an index gives their offsets; otherwise the complete file."""
     ROW_GROUPS = auto()
     RECORD_BATCHES = auto()
     ARRAYS = auto()
@@ -40,7 +40,7 @@ class Format:
     holds_examples: bool = False
     """Whether a record is a serialised tf.train.Example or SequenceExample. Many plain Examples can be parsed in one call."""
     index_line: IndexLine | None = None
-    """The layout of the record index. None for a format whose records need no index, or have no separate offsets."""
+    """The layout of the record index. None for a format whose records need no index, or have no offsets of their own."""
     read_unit: ReadUnit = ReadUnit.FILE
     script_extensions: tuple[str, ...] = ()
     """A script's output file with one of these extensions is read record by record. Only the extension shows what such a file contains."""

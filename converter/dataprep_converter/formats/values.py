@@ -25,7 +25,7 @@ _NUMBERS: Final = {"bytes": frozenset({bytes}), "float": frozenset({float, int})
 
 
 def fault(features: Sequence[Described], record: Record) -> str | None:
-    """Describe how a record differs from the features in names, kinds or shapes, or return None if it doesn't differ."""
+    """Describe how a record's names, kinds or shapes differ from those of the features. Return None if nothing differs."""
     names = {feature["name"] for feature in features}
     for name in record:
         if name not in names:

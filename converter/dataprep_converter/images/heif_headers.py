@@ -1,6 +1,6 @@
 """Parse the boxes of AVIF and HEIC files: the file type, and the main image's size, rotation and mirroring.
 
-Both are ISO base media files. Size, rotation and mirroring are properties of the main image, which can consist of tiles.
+AVIF and HEIC files are ISO base media files. Size, rotation and mirroring are properties of the main image, which can consist of tiles.
 """
 
 import struct
@@ -54,7 +54,7 @@ def main_image(data: bytes, kind: str) -> MainImage:
 
     Raises BadSample if the file is truncated or has no size, and struct.error if it ends within a header.
     """
-    # All boxes are read, because a box that extends beyond the end of the file shows that the file is truncated.
+    # Read all boxes: if one extends beyond the end of the file, the file is truncated.
     boxes = list(_boxes(data, 0, len(data), kind))
     meta = next((content for box, content in boxes if box == b"meta"), None)
     if meta is None:

@@ -35,9 +35,9 @@ _SCALES: Final = (8, 4, 2)
 _TURNED: Final = frozenset({"tiff", "heic"})
 """Formats whose orientation Pillow applies itself."""
 _LARGE_PIXELS: Final = 16 << 20
-"""Images with more pixels than this are copied from Pillow one strip of rows at a time.
+"""Images with more pixels than this are copied from Pillow in strips of a few rows.
 
-Strips are a little slower for images that fit into the CPU cache.
+For images that fit into the CPU cache, strips would be a little slower.
 """
 _STRIP_PIXELS: Final = 1 << 20
 _MOST_SCANS: Final = 500
@@ -92,9 +92,10 @@ def header(data: bytes, decode: Decode, *, heif: bool = True) -> Header:
 
 
 def decoded(data: bytes, head: Header, decode: Decode, *, at_least: tuple[int, int] | None = None) -> Pixels:
-    """Decode a file to pixels uint8[height, width, channels]. Raises BadSample with the decoder's reason.
+    """Decode a file to pixels uint8[height, width, channels].
 
-    With `at_least`, a JPEG is decoded at 1/8, 1/4 or 1/2 of its size if the result is still at least this (height, width).
+    Raises BadSample with the decoder's reason. `at_least` is a (height, width): if a JPEG is still at least this large at 1/8, 1/4 or 1/2
+    of its size, it is decoded at that size.
     """
     if head.format == "jpeg":
         image = _jpeg(data, head, decode.channels, at_least)
@@ -197,7 +198,10 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
 
 @cache
 def _plugin(kind: str) -> str:
-    """Return the name of the Pillow plug-in that decodes a format. Raises BadSample, saying what to install, if there is none."""
+    """Return the name of the Pillow plug-in that decodes a format.
+
+    If the plug-in is missing, raises BadSample, which says what to install.
+    """
     if kind == "avif":
         features: Any = import_module("PIL.features")
         if not features.check("avif"):
@@ -214,11 +218,14 @@ def _plugin(kind: str) -> str:
 
 @cache
 def _quiet_libtiff() -> None:
-    """Disable libtiff's default error handler, which writes to stderr and which Pillow doesn't replace. Pillow gets the errors anyway."""
+    """Disable libtiff's default error handler, which writes to stderr and which Pillow doesn't replace.
+
+    Pillow gets the errors even without this handler.
+    """
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
     for path in {line[line.index("/") :] for line in lines if "/libtiff" in line}:
-        # If libtiff's handler stays enabled, the only effect is extra lines on stderr.
+        # Ignore errors: if libtiff's handler stays enabled, the only harm is extra lines on stderr.
         with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(path)
             library.TIFFSetErrorHandler(None)
@@ -228,7 +235,7 @@ def _quiet_libtiff() -> None:
 def _convert_by_strips(picture: Any, decode: Decode) -> Pixels:
     """Convert a Pillow image to pixels.
 
-    A large image is converted a few rows at a time. Converting all rows at once would need twice the memory for the picture and its pixels.
+    A large image is converted a few rows at a time. Converting all rows at once would need twice as much memory.
     """
     if picture.width * picture.height <= _LARGE_PIXELS:
         return _from_strip(picture, decode)

@@ -1,6 +1,6 @@
 """Parse the headers of image files without decoding them: the format, the height and width, and whether the file is complete.
 
-This takes about a microsecond per file. The format is detected from the content, never from the extension: a PNG named .jpg is a PNG.
+Parsing takes about a microsecond per file. The format is detected from the content, never from the extension: a PNG named .jpg is a PNG.
 """
 
 import struct
@@ -36,7 +36,7 @@ class ImageHeader:
 def parse(data: bytes, *, heif: bool = True) -> ImageHeader:
     """Parse the header of a complete file. Raises BadSample, with the reason, if the data isn't a complete image.
 
-    If `heif` is false, AVIF and HEIC files don't count as images. This is the rule in version 1 of the part `heif` (see `run_id.PARTS`).
+    If `heif` is false, AVIF and HEIC files don't count as images. Version 1 of the part `heif` requires this (see `run_id.PARTS`).
     """
     if not data:
         raise BadSample("the file is empty")
@@ -99,7 +99,8 @@ def _jpeg(data: bytes) -> ImageHeader:
         raise BadSample(f"damaged jpeg: more than {_JPEG_MARKERS:,} markers before its pixels")
     if size is None:
         raise BadSample("damaged jpeg: it has no frame header")
-    # In pixel data, ff is followed by 00 or a restart marker, so pixel data can't contain the end marker. Data can follow the end marker.
+    # Search for the end marker: pixel data can't contain it, because ff in pixel data is followed by 00 or a restart marker. Data can
+    # follow the end marker.
     if data.rfind(b"\xff\xd9", at) < 0:
         raise BadSample(f"truncated jpeg: no end of image in {len(data):,} bytes")
     return ImageHeader("jpeg", *size)

@@ -1,4 +1,4 @@
-"""EXIF orientation: find the orientation in a file without decoding, and rotate or mirror pixels accordingly.
+"""EXIF orientation: find it in a file without decoding the pixels, and rotate or mirror pixels accordingly.
 
 To make an image upright, apply the change that is listed for its orientation:
 1 none   2 mirror   3 rotate by 180°   4 flip vertically   5 transpose   6 rotate by 90° clockwise

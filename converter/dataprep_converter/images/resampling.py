@@ -1,8 +1,8 @@
 """Resize an image.
 
 Bilinear and bicubic resizing use Pillow's fixed-point arithmetic, which is the same on every machine. The native library does this
-arithmetic if it was built, otherwise Pillow does. Nearest is done by Pillow. The method `Area` is computed here, because Pillow's box
-filter includes a pixel either completely or not at all.
+arithmetic if the library was built; otherwise Pillow does. Pillow also does the method `Nearest`. The method `Area` is computed here,
+because Pillow's box filter includes a pixel either completely or not at all.
 """
 
 from collections.abc import Mapping
@@ -65,12 +65,13 @@ def _average(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
     """Average an array [n, k] to [size, k].
 
     Each new row is the mean of the rows that it covers. A partly covered row is weighted by its covered part. The sum for the mean is
-    computed in two steps: First, the first covered row and the completely covered rows after it are added up. Then the uncovered part of
-    the first row is subtracted, and the covered part of the last row is added.
+    computed in two steps. The first step adds up the first covered row and the completely covered rows after it. The second step subtracts
+    the uncovered part of the first row, and adds the covered part of the last row.
     """
     edges = np.arange(size + 1) * len(values)
     edge_rows, part = edges // size, (edges % size / size)[:, None]
-    # The last edge is the end of the last row, so it lies in no row. Use the last row for it: any row would do, because `part` is 0 there.
+    # The last edge is the end of the last row, so its row number is too large by one. Use the last row: any row would do, because `part` is
+    # 0 there.
     at_edges = part * values[np.minimum(edge_rows, len(values) - 1)]
     sums = np.add.reduceat(values, edge_rows[:-1], axis=0, dtype=np.float64)
     sums[edge_rows[:-1] == edge_rows[1:]] = 0

@@ -66,7 +66,7 @@ class Access:
         self.processes_here = 1
         """The number of processes on this machine that work for this job at the same time and share the memory."""
         self._signed: dict[str, str] = {}
-        """Maps each web address without its signature to the signed address. Only unsigned addresses are stored."""
+        """Maps each web address, stripped of its signature, to the signed address. Only unsigned addresses are stored."""
         self.commits: dict[str, str] = {}
         """Maps each branch or tag on the Hub to the commit that all stores read. The plan step stores these commits in the plan."""
         self.output: str | None = None
@@ -109,7 +109,10 @@ class Access:
         """The engine that joins tables and finds duplicate records, or None if this process does so."""
 
     def rules(self) -> dict[str, Any]:
-        """Returns what a reader in another process must know beside the settings, so that it reads the same rows. It can be pickled."""
+        """Returns what a reader in another process must know, in addition to the settings, to read the same rows.
+
+        The result can be pickled.
+        """
         return {name: getattr(self, name) for name in _RULES}
 
     def adopt(self, rules: Mapping[str, Any]) -> None:
@@ -172,7 +175,7 @@ class Access:
         return self._clients[key]
 
     def write_to(self, uri: str) -> None:
-        """Notes that this process works on the output folder `uri`."""
+        """Remembers that this process works on the output folder `uri`."""
         self.outputs.add(uri.rstrip("/"))
 
     def share_among(self, processes: int) -> None:

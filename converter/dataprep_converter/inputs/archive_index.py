@@ -1,6 +1,6 @@
 """Lists the members of archives with their offsets.
 
-This reads the directory of a zip file, all headers of a tar file, and the complete contents of a compressed tar file.
+To do so, reads the directory of a zip file, all headers of a tar file, and the complete contents of a compressed tar file.
 
 Harmful or ambiguous archives are refused with an error that names the archive and the member. An archive is refused if it contains links,
 encrypted members, paths that lead out of the archive, two members with the same name, or contents far too large for the archive's size.
@@ -20,9 +20,9 @@ from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 40 << 20
-"""In a compressed tar file, this many bytes before the current position are kept in memory.
+"""For a compressed tar file, this many bytes before the current position are kept in memory.
 
-This is enough for parallel readers, which stay within 32 MiB of each other.
+Parallel readers stay within 32 MiB of each other, so they need no more.
 """
 MOST_MEMBERS: Final = 2_000_000
 LARGEST_RATIO: Final = 200
@@ -120,7 +120,7 @@ def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMembe
         archive: Any
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
-                # If `members` were never cleared, tarfile would keep every member in memory.
+                # Clear `members`, because tarfile would otherwise keep every member in memory.
                 archive.members = []
                 if info.isdir():
                     continue

@@ -94,7 +94,7 @@ class ArchiveStore(ReadOnlyStore):
 
 
 class _Archive:
-    """One archive: its index and, for a compressed tar file, the only stream over it."""
+    """One archive: its index and, for a compressed tar file, the single stream of its contents that all members share."""
 
     def __init__(self, uri: str, open_again: Callable[[], PinnedInput]) -> None:
         self._uri = uri
@@ -107,7 +107,7 @@ class _Archive:
     def member(self, source: PinnedInput, place: Place, pin: str) -> "_Member":
         """Returns an Input of a member's contents.
 
-        `source` is the opened archive. The archive is closed together with the Input, or earlier if it is no longer needed.
+        `source` is the opened archive. The archive is closed together with the Input, or earlier if the Input doesn't need it.
         """
         if not isinstance(place, TarMember):
             if place.deflated:
@@ -125,8 +125,8 @@ class _Archive:
                 source = self._open_again()
                 contents = unpacked(source, self._uri, compression=compression, size=size, kept_bytes=KEPT_BYTES)
                 contents.owned.callback(source.close)
-                # The stream stays open for the next member. A store has no `close` method, so close the stream's source when neither the
-                # store nor any member refers to the stream anymore.
+                # The stream stays open, because the next member reads from it too. A store has no `close` method, so close the stream's
+                # source as soon as neither the store nor any member refers to the stream.
                 weakref.finalize(contents, contents.owned.close)
                 self._contents = contents
             return self._contents

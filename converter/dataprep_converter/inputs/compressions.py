@@ -54,7 +54,7 @@ def compression_of(head: bytes) -> Compression | None:
 
 
 def without_suffix(name: str) -> str:
-    """Returns a file's name without its compression's extension."""
+    """Returns a file's name without the extension of its compression."""
     suffix = next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")
     return name[: len(name) - len(suffix)]
 
@@ -173,9 +173,9 @@ class _File(io.RawIOBase):
         self._pieces = iter(pieces)
         self._buffer = b""
         self.error: Exception | None = None
-        """The error raised while the pieces were read, such as a store's error.
+        """The error that reading the pieces raised, such as a store's error.
 
-        The error is kept here, because Arrow replaces it with an error of its own.
+        It is kept here, because Arrow raises an error of its own instead.
         """
 
     def readable(self) -> bool:

@@ -24,7 +24,7 @@ _CODECS: Final = {"Utf16Le": "utf-16-le", "Utf16Be": "utf-16-be"}
 
 
 def _windows_1252() -> tuple[str, ...]:
-    # Windows-1252 leaves five bytes undefined. Like browsers, read them as control characters.
+    # Windows-1252 leaves five bytes undefined. Read them as control characters, as browsers do.
     return tuple(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
 
 

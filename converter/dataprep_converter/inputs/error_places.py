@@ -1,4 +1,7 @@
-"""Finds the line in the job that a planning error is about. Such errors name a feature, a transform or a field, but not the file."""
+"""Finds the line in the job that a planning error is about.
+
+Planning errors name a feature, a transform or a field, but not the job's file.
+"""
 
 import re
 from collections.abc import Iterator, Sequence

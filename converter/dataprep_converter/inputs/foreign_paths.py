@@ -19,7 +19,7 @@ _MOST_SIBLINGS: Final = 10_000
 def refuse_foreign(uri: str) -> None:
     """Raises BadSpec for a shell, Windows or Databricks path, and for a URI with only one slash after its scheme.
 
-    The error says what to write.
+    The error says what to write instead.
     """
     scheme, separator, rest = uri.partition(":/")
     if separator and not rest.startswith("/"):

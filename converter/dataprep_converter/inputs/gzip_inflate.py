@@ -37,7 +37,7 @@ def member() -> Any:
 def header_is_whole(data: bytes) -> bool:
     """Returns whether `data`, the beginning of a member, contains its complete header.
 
-    Data that isn't a header counts as complete, because inflating it reports the damage.
+    Data that isn't a header counts as complete: the error is then reported when the data is inflated.
 
     # 1f 8b 08 | flags | 6 bytes | EXTRA: uint16 length, bytes | NAME: bytes, 0 | COMMENT: bytes, 0 | CRC: uint16     (RFC 1952, 2.3)
     """

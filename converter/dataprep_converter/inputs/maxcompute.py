@@ -224,7 +224,7 @@ class Session:
                 rows += batch.num_rows
                 yield batch
             if rows != count:
-                # A stream that breaks right after a checksum looks complete.
+                # Count the rows, because a stream that breaks right after a checksum looks complete.
                 raise Unreachable(
                     f"{self.uri}: {self._peer} sent {rows:,} rows instead of the {count:,} rows that start at row {start:,}.", uri=self.uri
                 )
@@ -270,7 +270,7 @@ class Upload:
         from odps.tunnel.io import writer  # type: ignore[import-untyped] # see above
 
         if writer.pd is None:
-            # Even if pandas isn't installed, pyodps checks whether the rows are a DataFrame.
+            # pyodps checks whether the rows are a pandas DataFrame, even if pandas isn't installed. So give it a stand-in for pandas.
             writer.pd = SimpleNamespace(DataFrame=())
         with _border(self.uri, self._peer), self._session.open_arrow_writer(block) as out:
             for batch in batches:

@@ -86,9 +86,8 @@ class ForwardReader(Closeable):
     ) -> None:
         """Reads from `offset` to the end of the file, or `length` bytes over one connection.
 
-        `ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster.
-        If the complete file is read, `first` can give the number of bytes to read first, with a separate request. A caller that needs only
-        these bytes then gets them sooner.
+        `ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster. If the
+        complete file is read, `first` can give a number of bytes to read first, with a separate request, so that they arrive sooner.
 
         The caller must read to the end, and then close this object. If `encoding` is UTF-16, the contents are converted to UTF-8. If
         `obeys_mark`, a byte order mark takes precedence over `encoding`.

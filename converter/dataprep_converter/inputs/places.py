@@ -1,5 +1,6 @@
-"""Places: the files and folders that URIs name, as far as this can be determined without querying a store. Two URIs may name the same
-place.
+"""Places: the files and folders that URIs name, as far as the URIs alone (without a query to a store) show.
+
+Two URIs may name the same place.
 
 Places are compared to make sure that a job doesn't write to a folder that it reads. If it is uncertain whether two places are the same,
 they count as the same. Paths are compared both as written and percent-decoded. Double slashes, `.` and `..` are resolved as in a local

@@ -9,8 +9,7 @@ from typing import Final
 from dataprep_converter.stores import Input
 
 _END: Final = 64 << 10
-"""The number of bytes at the end of a file that are read in one request and kept. They contain the footer of a large file, or all of a
-small file."""
+"""The number of bytes at the end of a file that are read in one request and kept: the footer of a large file, or all of a small file."""
 
 
 class RangedFile(io.RawIOBase):

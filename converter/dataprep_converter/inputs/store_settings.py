@@ -1,8 +1,8 @@
 """Store settings: entries of `spec.stores`, completed with their Secrets and ConfigMaps.
 
 In a pod, the operator mounts the keys of the i-th entry's Secret as files in `<mounts>/secrets/<i>/`, and those of its ConfigMap in
-`<mounts>/hadoop/<i>/`. An entry for HDFS has a principal and a keytab instead of an access key. Outside a pod there are no mounts: an entry
-has only its values in the spec, and the clients take credentials from environment variables.
+`<mounts>/hadoop/<i>/`. An entry for HDFS has a principal and a keytab instead of an access key. Outside a pod there are no mounts. An entry
+then has only the values from the spec, and the clients take credentials from environment variables.
 """
 
 import os

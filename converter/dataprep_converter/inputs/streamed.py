@@ -61,7 +61,7 @@ class StreamInput(Closeable):
 
     def close(self) -> None:
         """Ends the pass and closes the `owned` objects."""
-        # Don't take the lock, because a thread that is still waiting for its store may hold the lock.
+        # Don't take the lock: a thread that is still waiting for its store may hold it.
         close_generator(self._pieces)
         self._window.clear()
         self.owned.close()
@@ -72,7 +72,7 @@ class StreamInput(Closeable):
             self._position += len(piece)
             self._forget(offset)
         if self._position == self._size:
-            # Read on, so that the checksum, which follows the last byte, is verified.
+            # Read past the last byte, so that the checksum that follows it is verified.
             next(self._pieces, None)
         self._forget(offset)
         parts = [data[max(0, offset - start) : end - start] for start, data in self._window if start < end]

@@ -29,7 +29,7 @@ _RAW_DEFLATE: Final = -15
 _GAP: Final = 64 << 10
 """A read of a stored member still counts as sequential if it skips at most this many bytes.
 
-Skipped bytes are read as well, because the checksum needs them.
+The skipped bytes are read too, for the checksum.
 """
 
 
@@ -77,7 +77,7 @@ def members(source: Input, uri: str) -> Iterator[Member]:
 
 
 def _check_places(infos: list[zipfile.ZipInfo], size: int, uri: str) -> None:
-    """Refuses members that share bytes, because a small file with such members could have almost unlimited contents."""
+    """Refuses members that share bytes, because with shared bytes a small file could have almost unlimited contents."""
     end = 0
     for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:
@@ -126,7 +126,7 @@ class StoredMember(Closeable):
         data = self._source.read_at(self._begin + offset, count)
         gap = offset - self._summed
         if 0 < gap <= _GAP:
-            # The reader might have skipped bytes that were already read during planning, such as an array's header.
+            # The reader might have skipped bytes that the planner already read, such as an array's header.
             self._add(self._source.read_at(self._begin + self._summed, gap))
             gap = 0
         if -len(data) < gap <= 0:

@@ -81,7 +81,7 @@ def _columns_to_list(spec: DataPrepJobSpec) -> str | None:
 
 
 def _default_in_sequence(before: str, column: str, spec: DataPrepJobSpec) -> str | None:
-    """Returns the advice on how to give a column a default if its source or table has sequences, and otherwise None.
+    """If a column's source or table has sequences, returns the advice on how to give the column a default. Otherwise, returns None.
 
     `before` is the part of the reason that precedes the column's name. For a joined table, this part begins with the table's name.
     """

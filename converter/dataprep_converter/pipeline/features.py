@@ -1,7 +1,7 @@
-"""Resolves which columns become which features of the records, and which types these features have. Pure: takes a spec and a schema,
-returns a projector.
+"""Resolves which columns become which features of the records, and which types these features have.
 
-Everything that doesn't depend on data is decided and checked once, by `resolve`, so that `Projector.project` only has to check values.
+This module is pure: it takes a spec and a schema, and returns a projector. `resolve` decides and checks, once, everything that doesn't
+depend on data. So `Projector.project` only has to check values.
 """
 
 import math
@@ -55,7 +55,7 @@ class _Mapping:
     nulls: Nulls | None = None
     """What a null becomes. None means version 1 of the part `nulls`: a null stays a null only if the feature needs no conversion."""
     kept_from: "pa.Field[Any] | None" = None
-    """For a feature that keeps its type, the reader's column with its input type."""
+    """If the feature keeps its type: the reader's column, and the type that the column had in the input."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Origin:
 
 
 class Projector:
-    """Turns batches with the last transform's columns into batches with exactly the features, ordered by the bytes of their names.
+    """Turns batches of the last transform's columns into batches that contain exactly the features, ordered by the bytes of their names.
 
     The features are followed by additional columns for the features that keep their types (`records/kept_types.py`).
     """
@@ -174,7 +174,10 @@ class Projector:
             yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), len(rows), time_text(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
-        """Whether a column needs no conversion. This depends only on the column's type, which seldom changes from batch to batch."""
+        """Whether a column can be used without conversion.
+
+        This depends only on the column's type, which seldom changes from batch to batch.
+        """
         kind = columns[0].type
         if kind != self._fitting[place]:
             self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
@@ -199,7 +202,7 @@ def resolve(
     resolved, raises BadSpec naming the feature and the column.
 
     `defaults` are the defaults that the source's columns can have, for messages about nulls. `kept` says which times and decimals keep
-    their types; if None, all are written as numbers.
+    their types. If `kept` is None, all times and decimals are written as numbers.
     """
     output = output or Output(uri="out")
     names = [name for name in schema.names if name != SAMPLE]

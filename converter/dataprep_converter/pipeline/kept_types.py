@@ -1,6 +1,6 @@
 """Decides which features keep the types of times and decimals, and adds columns of these types to batches of features.
 
-A format that can hold such types takes the values from the added columns (`records/kept_types.py`). All other code, such as the
+A format that can hold times or decimals takes the values from the added columns (`records/kept_types.py`). All other code, such as the
 statistics, uses the numbers.
 """
 
@@ -22,7 +22,7 @@ from dataprep_converter.records.schemas import parse_schema
 def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
     """Returns the reader's column with the type that its times or decimals had in the input, or None for a column of other values.
 
-    If `key` is KEPT, the returned type can hold the values of all files. In this case, the result is also None if no type can hold them.
+    If `key` is KEPT, the column has a type that can hold the values of all files. If there is no such type, returns None.
     """
     metadata = field.metadata or {}
     written = metadata.get(key.encode(), metadata.get(WAS.encode()))
@@ -47,7 +47,7 @@ class KeptTypes:
     def type_of(self, field: "pa.Field[Any]") -> pa.DataType | None:
         """Returns the type in which the format keeps the values of a column, or None if they are written as numbers.
 
-        A column of lists is written as numbers, and so is a column that a step may have changed.
+        A column of lists, and a column that a step may have changed, are written as numbers.
         """
         was = original(field, KEPT)
         if was is None or field.type != number_type(was.type) or are_numbers(field):
@@ -72,7 +72,7 @@ class KeptColumn:
     """The type of the values in the files."""
 
     def values(self, numbers: Array, batch: Batch) -> tuple[Array, dict[int, str]]:
-        """Returns the feature's values in the kept type, and a reason for each row with a number that this type can't hold."""
+        """Returns the feature's values in the kept type, and the reason for each row whose number the kept type can't hold."""
         lost = next((each for each in batch.lost if each.column == self.was.name), None)
         texts = None if lost is None else texts_of_rows(lost, batch)
         values, wrong = as_kept(numbers, was=self.was.type, kept=self.type, texts=texts)

@@ -20,7 +20,7 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class NullCounts:
-    """How many of the first records of a shard have no value in the features that can't store nulls."""
+    """For the features that can't store nulls: how many of a shard's first records have no value."""
 
     file: str
     records: int
@@ -45,7 +45,7 @@ class NullCounts:
 
 
 def is_of_a_null(reason: str, batch: Batch) -> bool:
-    """Whether a record of the batch is bad because a feature can't store its null."""
+    """Whether any record of the batch is bad because it has a null that a feature can't store."""
     return any(f"{name} has no value, and " in reason for name in batch.missing)
 
 

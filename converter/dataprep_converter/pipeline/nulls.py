@@ -1,4 +1,4 @@
-"""Decides what becomes of a feature's nulls. Pure. `features.py` applies these decisions to the values."""
+"""Decides what becomes of a feature's nulls. This module is pure. `features.py` applies these decisions to the values."""
 
 import json
 import re
@@ -75,7 +75,7 @@ class Nulls:
 def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: NullRule, defaults: Defaults) -> Nulls | None:
     """Returns what becomes of a feature's nulls, or None for the rule of version 1.
 
-    With the rule of version 1, a null stays a null if the feature needs no conversion, and makes its record bad otherwise.
+    By the rule of version 1, a null stays a null if the feature needs no conversion; otherwise, the null makes its record bad.
     """
     if rule != "Keep":
         return Nulls(held=False) if rule == "Bad" else None

@@ -86,7 +86,7 @@ class Pipeline(Closeable):
         """Whether the job compares any of the columns in `exact_decimals`."""
         schema = marked(schema, EXACT, {name: name for name in self.exact_decimals})
         self.defaults = defaults_of(spec.data, schema)
-        """The defaults that the source's columns can have."""
+        """The defaults that the spec can give for the source's columns."""
         widest = tensor_bytes(schema)
         for transform in spec.transforms or []:
             step = step_class(transform.kind)(transform.member, schema)
@@ -120,8 +120,10 @@ class Pipeline(Closeable):
         )
 
     def read_from(self, reader: SampleReader) -> None:
-        """Switches to another reader, which must return the same batches as the previous reader, and must also close the previous
-        reader."""
+        """Switches to another reader.
+
+        The new reader must return the same batches as the previous reader, which it must also close.
+        """
         self.reader = reader
 
     def close(self) -> None:
@@ -146,13 +148,13 @@ class Pipeline(Closeable):
     def types(self) -> dict[str, str]:
         """Returns the types in which the format keeps the features, and the units of the source's time columns.
 
-        Each key names a feature or a column in the words of the error messages, such as `the feature 'x'`.
+        Each key names a feature or a column as error messages do, for example `the feature 'x'`.
         """
         kept = {f"the feature {feature.name!r}": str(feature.kept or feature.dtype) for feature in self.features}
         return kept | {f"the times of the column {name!r}": unit for name, unit in units_of_times(self.reader.schema()).items()}
 
     def class_names(self) -> dict[str, list[str]]:
-        """Returns the class names of each feature made from a column with named classes, keyed by feature."""
+        """Returns the class names of each feature whose column has named classes, keyed by feature."""
         by_column = self.reader.classes()
         for step in self._steps:
             by_column = step.classes(by_column) if isinstance(step, NamesClasses) else by_column
@@ -164,7 +166,7 @@ class Pipeline(Closeable):
         return [(number, split) for number, split in splits if split is not None]
 
     def learn(self, number: int, units: Units, samples: Iterator[Samples]) -> Any:
-        """Lets a step learn from these samples, after the earlier steps are applied. Returns the learned values."""
+        """Applies the earlier steps to these samples, lets a step learn from the results, and returns the learned values."""
         step = self._steps[number]
 
         def before() -> Iterator[Batch]:
@@ -195,7 +197,7 @@ class Pipeline(Closeable):
     def read(self, units: Units, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """Reads batches ahead of the steps, so that slow sources are read while the steps compute."""
         batches = self.reader.read(units, samples)
-        # A reader that is also asked for line numbers or steps must be used by only one thread.
+        # Don't read ahead if the reader is also asked for line numbers or steps, because only one thread may use it.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from batches if is_alone else prefetched(batches, depth=1)
 
@@ -239,7 +241,7 @@ class Pipeline(Closeable):
 
 
 class BatchStream:
-    """The finished batches of some samples, with times and counts so far. The stream can be iterated only once."""
+    """Yields the finished batches of some samples, measures the time of each stage, and counts bad records. Can be iterated only once."""
 
     def __init__(self, pipeline: Pipeline, units: Units, samples: Iterator[Samples]) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""`output.provenance`: adds two text columns with the origin of each record. They become ordinary features.
+"""`output.provenance`: adds two text columns with the origin of each record, which become ordinary features.
 
     _uid       <file>:<line, or record>           the file's path below its URI, and the line (from 1) or the record (from 0)
     _source    {"source": URI, "index": n}        the record (from 0), and also its "line" (from 1) if the source has lines

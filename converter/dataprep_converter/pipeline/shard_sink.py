@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 _PIECE_BYTES: Final = 1 << 20
-"""Number of bytes in one write. Small writes would be slow, because after each write, a Python thread waits for the interpreter's lock."""
+"""Number of bytes in one write. Many small writes would be slow, because after each write, the thread waits for Python's global lock."""
 
 
 class ShardSink:
-    """Writes to one upload. Leaving the context waits for the threads. If an error occurs, the caller aborts the upload."""
+    """Writes to one upload. Leaving the context waits for the threads. If an error occurs, the caller must abort the upload."""
 
     def __init__(self, upload: Upload, compressor: Compressor) -> None:
         self.size = 0
-        """Number of bytes in the file so far."""
+        """Number of bytes written to the file so far."""
         self.raw_size = 0
-        """Number of bytes so far, before compression."""
+        """Number of bytes written so far, before compression."""
         self.seconds = 0.0
         """Seconds spent so far on digests and writing. For each batch, only the time of the slowest thread is added."""
         self._upload = upload
@@ -87,7 +87,7 @@ class ShardSink:
         if isinstance(self._upload, OnDisk) and native.is_there():
             self._upload.write_with(partial(native.write_pieces, pieces=pieces))
         else:
-            # An upload that has its own threads gathers the pieces itself.
+            # Gather small pieces here only if the upload doesn't have its own threads: with threads, it gathers the pieces itself.
             for piece in _gather(pieces) if self._upload.blocks else pieces:
                 self._upload.write(piece)
 

@@ -2,8 +2,9 @@
 
     select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
 
-One thread reads ahead by one batch, unless the records must be read by the calling thread. Other threads digest and write a batch while its statistics are computed and the next one is encoded.
-After all batches are encoded, another thread can wait for the sink and publish the shard.
+One thread reads ahead by one batch, unless the records must be read by the calling thread. Other threads digest and write a batch while the
+batch's statistics are computed and the next batch is encoded. After all batches are encoded, another thread can wait for the sink and
+publish the shard.
 """
 
 import hashlib

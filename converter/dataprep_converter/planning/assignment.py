@@ -1,8 +1,8 @@
 """Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
 These rules select samples by value, select an exact fraction or an exact number of samples, or stop at a limit. The rules are applied one
-after the other. Each rule goes, block by block, through the samples that have no split yet. For each sample, the rules need its code, the
-hash of its group, and its class. These data are kept in anonymous temporary files, so memory use doesn't grow with the number of samples.
+after the other. Each rule goes, block by block, through the samples that have no split yet. Each sample's code, class and hash of its
+group, which the rules need, are kept in anonymous temporary files. So memory use doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -31,8 +31,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# If the limit and the counts used equal seeds, both would select the same samples. So their seeds differ. If one of them used a seed from
-# the spec, it would select the same samples as the first fraction. So both seeds are larger than any seed in a spec.
+# With equal seeds, the limit and the counts would select the same samples, so their seeds differ. With a seed from the spec, they would
+# select the same samples as the first fraction, so their seeds are larger than any seed in a spec.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -366,7 +366,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """For each number in `upto`, returns a bound such that this many free samples have hashes below the bound."""
+    """For each number n in `upto`, returns a bound that is greater than the hashes of exactly n free samples."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():
@@ -420,8 +420,8 @@ def _share_out(table: _Table, subset: str | None) -> None:
 def _pool_and_spread(blocks: Iterator[tuple[Hashes, npt.NDArray[np.int64]]], *, grouped: bool) -> tuple[int, float]:
     """Returns (number of samples, sum of the squared group sizes).
 
-    There can be too many groups to count the members of each group. So for groups, the sum is estimated from sums of random signs (Alon,
-    Matias and Szegedy 1996), with an error of about a fifth.
+    There can be too many groups to count each group's members. The sum is then estimated from sums of random signs (Alon, Matias and
+    Szegedy 1996), with an error of about a fifth.
     """
     pool = 0
     signs = np.zeros(64, np.int64)

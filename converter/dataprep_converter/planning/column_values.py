@@ -1,4 +1,4 @@
-"""Functions on complete columns, for the split rules. They return the values as text, hashes, numbers or points in time."""
+"""Functions that convert complete columns to text, hashes, numbers or points in time, for the split rules."""
 
 import re
 from typing import Any, Final
@@ -74,7 +74,7 @@ def _decode(value: bytes | None) -> str | None:
 
 
 def hashes(column: Array) -> npt.NDArray[np.uint64]:
-    """Returns a 64-bit hash of each value: of its text or bytes, or of the bits of a float. Missing values are hashed as well.
+    """Returns a 64-bit hash of each value: of its text or bytes, or of the bits of a float. Missing values have a hash, too.
 
     The hash is a polynomial over the bytes modulo 2^64, mixed with the length. If two values happen to have the same hash, the only
     consequence is that both are assigned to the same split.

@@ -1,4 +1,4 @@
-"""Combines an extended data set's earlier units, which must be unchanged, with its new units. Pure.
+"""Combines an extended data set's earlier units, which must be unchanged, with its new units. No function here has side effects.
 
 The earlier units keep their numbers, and the new units are appended, so that each plan begins with the previous plan.
 """
@@ -20,7 +20,10 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
-"""Columns that must be equal. The URI can differ, because an input is identified by its path relative to its root."""
+"""Columns of the earlier units that must be unchanged.
+
+The URI can change, because an input is identified by its path relative to its root.
+"""
 _ANEW: Final = "set output.overwrite: Always, which rebuilds the whole data set"
 TYPES: Final = ("were", "common", "kept")
 """Entries of a reader's state that give the types of times and decimals in the inputs. `check_types` compares the resulting types."""
@@ -35,7 +38,7 @@ class Base:
     """The plan to be extended: a complete plan, or the beginning of one."""
 
     head: PlanHead
-    """This plan's head.
+    """The head of the plan.
 
     Only the run id, the inputs, the reader and its state, the learned values, the splits and the earlier runs are valid.
     """
@@ -181,7 +184,7 @@ def _row_order(table: pa.Table) -> Rows:
 
 
 def _find_differing(first: pa.Table, second: pa.Table) -> Rows:
-    """Returns the rows of the second table whose files are described differently in the first table.
+    """Returns the rows of the second table that describe their files differently from the first table.
 
     Both tables have the same files, in the same order.
     """

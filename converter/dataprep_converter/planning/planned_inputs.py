@@ -47,7 +47,7 @@ class Inputs(Closeable):
     This mapping is not part of the reader's state, because only errors during planning use it.
     """
     intermediate: IntermediateFiles | None
-    """Files that the reader made on this machine and that the units refer to."""
+    """Files that the reader made on this machine. The units refer to these files."""
     code_sha256: str | None
     keys: Mapping[str, str]
     """For each key that is used to hash records, maps its environment variable to a digest of the key."""

@@ -45,9 +45,9 @@ TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
 RANGE_BYTES = 2**20
-"""The number of tasks in the first round of a shuffle is limited so that the average range has at least about this many bytes. The limit is
-never lower than the number of workers. Each range takes three requests, and in a large shuffle the requests take longer than transferring
-the bytes."""
+"""In the first round of a shuffle, the average range has at least about this many bytes. The number of tasks is limited for this purpose,
+but never to fewer than the number of workers. Each range takes three requests, and in a large shuffle the requests take longer than
+transferring the bytes."""
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
 """Number of records that are probed if the spec gives the number of shards.
@@ -93,9 +93,9 @@ class _Division:
 def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
-    `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, these are the base's versions,
-    or this release's versions if there is no base. This release makes no new data sets with rounded defaults, so a column default that
-    would be rounded is refused unless a plan is reproduced or extended.
+    `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, the base's versions are used
+    or, if there is no base, this release's versions. This release makes no new data sets with rounded defaults. So it refuses a column
+    default that would be rounded, unless it reproduces or extends a plan.
 
     Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
     """
@@ -107,9 +107,9 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         if base is None:
-            # Leave out the versions of rules that the job doesn't use. So a job keeps its run id if its inputs have no structs, no INT96
-            # times and no large text files, its records have no times and no decimals, it compares no decimals of more than 15 digits, and
-            # it joins no large records with nulls.
+            # Leave out the versions of rules that the job doesn't use. So a rule changes the run id only of jobs that use it: the rules
+            # concern structs, INT96 times and large text files in the inputs, times and decimals in the records, comparisons of decimals
+            # with more than 15 digits, and joins of large records with nulls.
             is_used = {
                 STRUCTS: STRUCTS in inputs.state,
                 INT96: INT96 in inputs.state,
@@ -413,7 +413,7 @@ def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, 
     """Returns the number of tasks, which is one per worker if every task has to read the complete input (`passes`).
 
     Without `passes`, there are several tasks per worker, so that the other workers can make up for slow tasks. For little data, there is at
-    most one task per worker. But the user's code (`own_code`) can take long even for little data, so a job that runs the user's code has
+    most one task per worker. But the user's code (`own_code`) can take long even for little data. So a job with the user's code always has
     several tasks per worker.
     """
     if passes:

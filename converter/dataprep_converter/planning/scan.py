@@ -46,7 +46,7 @@ def divide(spec: DataPrepJobSpec, access: Access, *, most: int | None = None, li
     """Lists the job's source and divides it into at most `most` parts, by default into as many as the pods of the job scan. Adds the pieces
     to the listing, if one is given.
 
-    If the source has a fault, returns no parts instead of raising an error, because the planner may find a fault in an earlier file first.
+    If the source has a fault, returns no parts and raises no error, because the planner may find another fault first, in an earlier file.
     Raises the errors of stores.
     """
     division = Division(keep=listing.add if listing is not None else None)
@@ -59,9 +59,10 @@ def divide(spec: DataPrepJobSpec, access: Access, *, most: int | None = None, li
 
 
 def most_parts(length: int, *, pods: int) -> int:
-    """Returns the maximum number of parts of a scan: the smallest multiple of `pods` with which the average part has at most PART_BYTES.
+    """Returns the maximum number of parts of a scan.
 
-    If that would be more than MOST_TASKS parts, returns the largest multiple up to MOST_TASKS, but at least `pods`.
+    This is the smallest multiple of `pods` that keeps the average part at or below PART_BYTES. If that would be more than MOST_TASKS parts,
+    returns the largest multiple up to MOST_TASKS, but at least `pods`.
 
     So all pods are busy until the end, unless `divide_into` makes fewer parts because they would be too short. There are as few parts as
     possible, because a pod has to start for each of them.

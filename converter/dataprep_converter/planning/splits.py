@@ -141,8 +141,8 @@ def misses_rule(split: SplitPlan) -> bool:
 def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, Ranges, HashInterval | None]]:
     """Returns the ranges and hash interval of each split.
 
-    Splits with `first` take their samples before splits with `fraction` do. Splits with neither `first` nor `fraction` take the remaining
-    samples.
+    Splits with `first` take their samples first, and splits with `fraction` come next. Splits with neither `first` nor `fraction` take the
+    remaining samples.
     """
     pool = _Pool(subsets)
     first_ranges: dict[str, Ranges] = {}

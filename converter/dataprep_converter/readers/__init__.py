@@ -137,8 +137,10 @@ class Reader(SampleReader, Protocol):
 
 @runtime_checkable
 class HasStoredForm(Protocol):
-    """A reader class that examines each file without looking at the others, and can store what it finds as JSON, so that several processes
-    can scan the source before it is planned (`runtime/scans.py`)."""
+    """A reader class that examines each file on its own, and can store the findings as JSON.
+
+    Several processes can then scan the source before it is planned (`runtime/scans.py`).
+    """
 
     stored_form: int
     """The version of the JSON form, and of the meaning of its values."""
@@ -156,7 +158,7 @@ class ReadsColumns(Protocol):
 
 @runtime_checkable
 class AcceptsReadPlan(Protocol):
-    """A reader that collects scattered samples in passes over its source, and needs fewer passes if it knows the upcoming requests."""
+    """A reader that collects scattered samples in passes over its source. If it knows the upcoming requests, it needs fewer passes."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Tells the reader which arrays of sample numbers will be passed to each future call of `read`, starting with the next call.
@@ -175,7 +177,7 @@ class HasLines(Protocol):
 
 @runtime_checkable
 class NumbersLines(HasLines, Protocol):
-    """A text reader that can report the line of every record while it reads the records, without reading the text again."""
+    """A text reader that can report the line of every record while it reads the records, so that it needn't read the text again."""
 
     def number_lines(self) -> None:
         """Adds the column LINE to all batches, with the number of the line on which each record begins. Must be called before the first
@@ -194,8 +196,7 @@ class HasSteps(Protocol):
 
 
 def stored_form(kind: str) -> int | None:
-    """Returns the version of the form in which scan results are stored for this kind of source, or None if such sources are never
-    scanned."""
+    """Returns the version of the form in which scan results are stored for this kind of source, or None if this kind is never scanned."""
     reader = reader_class(kind) if kind in READERS else None
     return reader.stored_form if isinstance(reader, HasStoredForm) else None
 

@@ -42,8 +42,10 @@ class PluginReader(BlockReader):
 
     @staticmethod
     def discover(source: PluginSource, access: Access) -> Discovery:
-        """Runs the function over every file. Raises NotFound for a URI without files, and BadData, which names the file, if the function
-        fails."""
+        """Runs the function over every file.
+
+        Raises NotFound for a URI without files. If the function fails, raises BadData, which names the file.
+        """
         return Discovery(_units(source, access))
 
     def __init__(self, source: PluginSource, state: Mapping[str, Any], access: Access) -> None:

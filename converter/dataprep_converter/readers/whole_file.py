@@ -54,7 +54,7 @@ class WholeFileReader(FilesReader[WholeFile]):
         return {}
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> WholeFile:
-        """Accepts any file."""
+        """Accepts any contents."""
         (content,) = contents
         return WholeFile(row["path"], content)
 

@@ -11,14 +11,13 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Lossy
 
 SAMPLE: Final = "_sample"
-"""In every batch, the int64 column that contains each sample's number in the plan. The sample's origin can be found from this number."""
+"""In every batch, the int64 column that contains each sample's number in the plan. The number leads to the sample's origin."""
 
 
 WAS: Final = "was"
 """Key in the metadata of a column whose values were decimals or times.
 
-The value is a schema in the form that `schemas.schema_text` returns. The schema contains the reader's column with the original type of the
-values.
+The value is a schema, as text that `schemas.schema_text` returns. Its only column is the reader's column with the original type.
 """
 
 
@@ -69,14 +68,14 @@ def marked(schema: pa.Schema, key: str, values: Mapping[str, str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Raw:
-    """A sample's bytes in the input, or only the first `MOST` of them."""
+    """A sample's bytes in the input: all bytes, or only the first `MOST` bytes."""
 
     content: bytes
     size: int
     """The sample's full size in bytes."""
 
     MOST: ClassVar[int] = 64 << 10
-    """At most this many bytes of a sample are kept."""
+    """The maximum number of bytes of a sample that are kept."""
 
     @classmethod
     def of(cls, content: bytes) -> "Raw":
@@ -93,9 +92,9 @@ class RejectedSample:
     raw: Raw | None = None
     """The sample's bytes for the quarantine, if the reader has them."""
     column: str = ""
-    """The column at fault, if a feature refused a value."""
+    """The column with the refused value, if a feature refused a value."""
     step: int | None = None
-    """If a single step of the column's sequence is at fault, the step's number, counted from 0."""
+    """If the refused value is in a single step of a sequence, the step's number, counted from 0."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class LostDigits:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some samples in the requested order, without the bad ones."""
+    """Some samples, in the requested order. Bad samples are listed separately."""
 
     records: pa.RecordBatch
     """The columns of `schema()`, and the column `_sample`. Tensors are `pa.fixed_shape_tensor` columns; encoded images are binary columns."""
@@ -120,7 +119,7 @@ class Batch:
     filtered: int = 0
     """The number of samples that a step left out on purpose."""
     added: int = 0
-    """The number of extra records from steps that make several records from one sample."""
+    """The number of records that were added by steps that make several records from one sample."""
     lost: Sequence[LostDigits] = ()
     """The samples' decimals that lost digits when they were read."""
     lossy: Sequence[Lossy] = ()

@@ -26,11 +26,17 @@ IS_SEQUENCE: Final[dict[str, str]] = {"sequence": "yes"}
 
 
 IS_RECORD: Final[dict[str, str]] = {"record": "yes"}
-"""Metadata of a column of bytes that are complete records. If the column is the only feature, the records are written unchanged."""
+"""Metadata of a column of bytes in which each value is a complete record.
+
+If the column is the only feature, its records are written unchanged.
+"""
 
 
 AS_NUMBERS: Final[dict[str, str]] = {"numbers": "yes"}
-"""Metadata of a column of numbers that a step has computed or might have changed. Such numbers never become times or decimals again."""
+"""Metadata of a column of numbers that a step has computed or might have changed.
+
+The numbers in this column never become times or decimals again.
+"""
 
 
 _POSITION = re.compile(r"(-?\d+)(?:\.\.(-?\d+))?")
@@ -42,7 +48,7 @@ _SHOWN_COLUMNS = 20
 def without(
     batch: Batch, faults: Mapping[int, str], samples: Array, places: Mapping[int, tuple[str, int | None]] = MappingProxyType({})
 ) -> Batch:
-    """Returns the batch without the rows in `faults`, which become bad samples.
+    """Returns the batch without the rows that `faults` lists: they become bad samples.
 
     `faults` maps each bad row to the reason, and `places` maps some of these rows to (column, step). `samples` contains the sample number
     of each row.
@@ -75,7 +81,7 @@ def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> li
     `of`.
     """
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
-        return list(references)  # a shortcut for the most frequent case, because a table can have ten thousand columns
+        return list(references)  # a shortcut for the usual case: a table can have ten thousand columns
     names = [name for name in schema.names if name != SAMPLE]
     return [name for reference in references for name in _resolve(reference, names, of)]
 
@@ -118,9 +124,9 @@ def text_advice(kind: pa.DataType) -> str:
 
 
 def why_text(*fields: "pa.Field[Any]") -> str:
-    """Returns the last part of an error message, which explains why columns are text although numbers were expected.
+    """Returns the last part of an error message, which explains why columns are text where numbers were expected.
 
-    Returns the empty string if no column records a reason.
+    Returns the empty string if no column's metadata gives a reason.
     """
     reasons = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
     return next((f" {reason.decode()}" for reason in reasons), "")
@@ -142,7 +148,7 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
 def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Returns the values in another type, and a mask of the values that this type can't hold.
 
-    The mask marks values that become infinite, but not values that are only rounded to a narrower float.
+    A value that becomes infinite is marked; a value that is only rounded to a narrower float isn't.
     """
     target = np.dtype(dtype)
     if np.can_cast(values.dtype, target, "safe"):
@@ -154,7 +160,7 @@ def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt
     if target.kind == "b":
         wrong = (values != 0) & (values != 1)
     elif values.dtype.kind == "f":
-        # float64 can't represent the largest int64, but it can represent that number plus one.
+        # Compare with the bound plus one, because float64 can represent this number, but not the largest int64 itself.
         limits = np.iinfo(target)
         wide = values.astype(np.float64, copy=False)
         wrong = ~((np.floor(wide) == wide) & (wide >= float(limits.min)) & (wide < float(limits.max + 1)))

@@ -30,7 +30,10 @@ def keeps_digits(text: str) -> bool:
 
 
 def keeps_all_digits(cells: Array, values: Any) -> bool:
-    """Returns whether float32 keeps all digits of all these numbers. `cells` contains them as text, and `values` as float64."""
+    """Returns whether float32 keeps all digits of some numbers.
+
+    `cells` contains the numbers as text, and `values` contains them as float64.
+    """
     long = cells.filter(pc.greater(pc.binary_length(cells), _KEPT))
     if len(long) and pc.max(pc.binary_length(significant(long))).as_py() > _KEPT:
         return False

@@ -1,6 +1,6 @@
 """Restores the digits that decimals lost when they were read as float64, so that `deduplicate` and `filter` compare all digits.
 
-A reader reports the decimals that lost digits in each batch (`Batch.lost`). This module puts the text of these decimals into columns next
+For each batch, a reader reports the decimals that lost digits (`Batch.lost`). This module puts the text of these decimals into columns next
 to the numbers, so that steps can look up a decimal's exact value. The exact value of a decimal that lost no digits is the shortest text of
 its float64.
 """
@@ -28,9 +28,9 @@ def digits_name(column: str) -> str:
 
 
 def exact_source(field: "pa.Field[Any]") -> str | None:
-    """Returns the name of the reader's column if all digits of the field's decimals are known and no step has changed the decimals.
+    """Returns the name of the reader's column.
 
-    Otherwise returns None.
+    Returns None if not all digits of the field's decimals are known, or if a step has changed the decimals.
     """
     name = (field.metadata or {}).get(EXACT.encode())
     return None if name is None or field.type != pa.float64() or are_numbers(field) else name.decode()
@@ -50,7 +50,7 @@ def with_digits(batch: Batch, columns: Mapping[str, str]) -> pa.RecordBatch:
 
 
 def texts_of_rows(lost: LostDigits, batch: Batch) -> Array:
-    """Returns, for each row of the batch, the text of its decimal if the decimal lost digits, or else null."""
+    """Returns the text of each decimal that lost digits, and null for every other row of the batch."""
     samples = to_numpy(batch.records.column(SAMPLE))
     order = np.argsort(lost.samples)
     places = np.minimum(np.searchsorted(lost.samples[order], samples), len(order) - 1)
@@ -60,7 +60,7 @@ def texts_of_rows(lost: LostDigits, batch: Batch) -> Array:
 
 
 def plain_texts(texts: Sequence[str | None]) -> list[str | None]:
-    """Returns decimals in a form that is the same for equal numbers: without exponents, and without zeros at the end of a fraction."""
+    """Returns decimals as text that is the same for equal numbers: it has no exponents, and no zeros at the end of a fraction."""
     return [None if text is None else _plain(text) for text in texts]
 
 

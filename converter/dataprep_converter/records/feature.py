@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 _TYPES: Final = ("nested", "kept")
-"""The fields whose values are Arrow types."""
+"""The fields of a FeatureSpec whose values are Arrow types."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class DtypeSupport:
     raw: bool = False
     """Whether a tensor can be stored as its bytes. If so, tensors of small integers are stored as bytes by default."""
     as_they_are: frozenset[str] = frozenset()
-    """Names of features that always keep their types, because they aren't values of the records."""
+    """Names of features that always keep their types, because records don't contain them as values."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class FeatureSpec:
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:
     """Returns the features in the form that the manifest uses.
 
-    The types of nested and kept values are left out, because the manifest has separate fields for them.
+    Leaves out the types of nested and kept values, because the manifest has separate fields for these types.
     """
     return [{**_fields(feature), "shape": list(feature.shape)} for feature in features]
 

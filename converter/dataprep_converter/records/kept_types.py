@@ -3,9 +3,9 @@
 The steps see times as int64 and decimals as float64. A format that can store times or decimals gets the values in their own types, in an
 additional column whose name `kept_name` returns.
 
-Converting times to int64 loses nothing. A decimal with at most SAFE_DIGITS digits can be recovered from its float64, because no other such
-decimal is as close to that float64. A decimal with more digits is recovered as the shortest text of its float64, unless the decimal lost
-digits and the reader has reported its text (`Batch.lost`).
+Converting times to int64 loses nothing. A decimal with at most SAFE_DIGITS digits can be recovered from its float64, because no other
+decimal with this many digits is as close to that float64. For a decimal with more digits, the reader reports the text if the decimal lost
+digits (`Batch.lost`); otherwise, the decimal is the shortest text of its float64.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ _KEPT: Final = "\0kept "
 _SMALL: Final = 32
 """The bit width of the time types that Arrow casts only to int32."""
 _ROUNDING: Final = 4 * float(np.finfo(np.float64).eps)
-"""The relative error of a float64 that was read from a decimal is less than this."""
+"""An upper bound on the relative error of a float64 that was read from a decimal."""
 _MOST_DIGITS_OF_128: Final = 38
 _arrow: Any = pa  # the type stubs lack some types and functions
 
@@ -48,10 +48,10 @@ def as_numbers(values: Array) -> Array:
 
 
 def as_kept(numbers: Array, *, was: pa.DataType, kept: pa.DataType, texts: "Array | None") -> tuple[Array, list[int]]:
-    """Converts numbers that were times or decimals of type `was` to a column of type `kept`. Also returns the rows that `kept` can't hold.
+    """Converts numbers that were times or decimals of type `was` to a column of type `kept`.
 
-    `texts` contains the text of each decimal that lost digits, and null in all other rows. It is None if no decimal lost digits. The rows
-    that `kept` can't hold are null in the column.
+    Also returns the rows that `kept` can't hold, which are null in the column. `texts` contains the text of each decimal that lost digits,
+    and null in all other rows. `texts` is None if no decimal lost digits.
     """
     columns: list[Array] = []
     wrong: list[int] = []

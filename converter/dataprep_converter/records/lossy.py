@@ -1,7 +1,7 @@
 """Finds values that records can't store exactly: integers too large for a float, decimals with many digits, and times that become numbers.
 
 Each value is checked while its shard is made, and the shard's report contains the counts. So the counts don't depend on the number of
-workers. If a format stores float64 as float32, the plan reports this once for the type instead of for each value.
+workers. If a format stores float64 as float32, values aren't counted: the plan reports this once for the type.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,13 +54,12 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
     with np.errstate(invalid="ignore", over="ignore"):
         converted = flat.astype(target)
         differs = converted.astype(values.dtype) != flat
-        # A float can't represent the type's largest integer. A value that was rounded up beyond the largest integer can't be converted
-        # back.
+        # A float can't represent the type's largest integer, and can't be converted back if it was rounded up beyond that integer.
         limit = float(np.iinfo(values.dtype).max)
         if converted.max() >= limit:
             differs |= converted >= limit
         if np.isneginf(converted.min()):
-            # Minus infinity converts back to the type's smallest integer, which might be the original value.
+            # Check for minus infinity, because it converts back to the type's smallest integer, which might be the original value.
             differs |= np.isneginf(converted)
     places = np.flatnonzero(differs)
     if not len(places):
@@ -86,7 +85,7 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
 
 
 def merge_entries(entries: Iterable[Lossy]) -> list[Lossy]:
-    """Returns one entry for each combination of feature, column and kind, with the total number of records and the first example."""
+    """Adds up the records of entries for the same feature, column and kind. The resulting entry has the first example."""
     by_key: dict[tuple[str, str, str], Lossy] = {}
     for entry in entries:
         key = (entry.feature, entry.column, entry.kind)

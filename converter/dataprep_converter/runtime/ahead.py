@@ -1,4 +1,4 @@
-"""Calls a function for several items at the same time, for calls that mostly wait for a store."""
+"""Calls a function for several items at the same time. Meant for calls that mostly wait for a store."""
 
 import threading
 from collections import deque
@@ -30,8 +30,8 @@ def end_if_not_needed() -> None:
 
 
 def end_when(is_stopped: Callable[[], bool] | None) -> None:
-    """Makes long calls in this process end when `is_stopped()` is true. With None, they don't end early."""
-    global _is_stopped  # a process does one kind of work
+    """Makes long calls in this process end early when `is_stopped()` is true. With None, long calls don't end early."""
+    global _is_stopped  # one for the whole process, which does only one kind of work
     _is_stopped = is_stopped
 
 
@@ -40,9 +40,9 @@ class _NotAloneError(Exception):
 
 
 def continue_alone() -> None:
-    """If called in a thread of `mapped_ahead`, ends the call that this thread makes.
+    """Ends the current call if it runs in a thread of `mapped_ahead`.
 
-    When the result is due, the call is repeated in the thread that takes the results.
+    When the call's result is due, the thread that takes the results repeats the call.
     """
     if getattr(_thread, "closed", None) is not None:
         raise _NotAloneError
@@ -51,8 +51,9 @@ def continue_alone() -> None:
 def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> Generator[Result, None, None]:
     """Yields `call(item)` for each item, in order. Up to `most` threads run the calls of the next items.
 
-    If a call or the iteration of `items` fails, the error is raised when its turn comes, so the caller sees the same results and the same
-    error as without threads. Closing the generator cancels the calls that haven't begun, and waits for the others (`end_if_not_needed`).
+    If a call or the iteration of `items` fails, the error is raised after the earlier results, so the caller sees the same results and
+    error as without threads. Closing the generator cancels the calls that haven't begun, and waits for the other calls, which can end early
+    (`end_if_not_needed`).
     """
     closed = threading.Event()
     pending: deque[tuple[Item, Future[Result]]] = deque()

@@ -28,8 +28,10 @@ _OBJECTS_BETWEEN_COLLECTIONS: Final = 10_000
 
 @cache
 def tune_allocator() -> None:
-    """Sets glibc's parameters and freezes the existing objects. Each process that converts or copies does this once, before it
-    reads its input."""
+    """Sets glibc's parameters and freezes the existing objects.
+
+    Each process that converts or copies calls this function once, before it reads its input.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for name, value in options(limits.memory_bytes()):

@@ -3,8 +3,9 @@
 The main process can't be forked, because the stores' clients have threads. On macOS, whose libraries don't survive a fork, each worker is
 spawned and imports its modules itself.
 
-Python lets each new process import the main program again, whose functions the work might need. Ours needs none, and a user's script that
-runs a job without a main guard would run the job again in each worker. So a worker doesn't import the main program.
+By default, Python makes each new process import the main program again, because the work might need the main program's functions. Our work
+needs none of them. If a user's script runs a job and has no main guard, importing the script would run the job again in each worker. So a
+worker doesn't import the main program.
 """
 
 import signal
@@ -29,7 +30,7 @@ _main: Final = threading.Lock()
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Hides the main program. A process that is started meanwhile doesn't import it."""
+    """Hides the main program, so that a process that is started in the meantime doesn't import it."""
     with _main:
         hidden = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")

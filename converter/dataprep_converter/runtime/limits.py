@@ -16,11 +16,12 @@ _WORKER_BYTES: Final = 256 << 20
 
 
 MEMORY_VARIABLE: Final = "DATAPREP_MEMORY_BYTES"
-"""The environment variable with this process's share of a limit that isn't one of a control group, as in YARN's containers."""
+"""The environment variable that contains this process's share of a memory limit, if no control group sets this limit (YARN's
+containers)."""
 
 
 def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """Returns the smallest memory limit: of this process's control groups, of MEMORY_VARIABLE, or the machine's memory."""
+    """Returns the smallest of the limits of this process's control groups, the limit in MEMORY_VARIABLE, and the machine's memory."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     if (share := os.environ.get(MEMORY_VARIABLE, "")).isdecimal():
         limits.append(int(share))
@@ -63,8 +64,8 @@ def _folders(controller: str, groups: Path, membership: str) -> Sequence[Path]:
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
             continue
-        # Version 2 has one tree. In version 1, each controller has its own tree of groups or shares a tree with other controllers; a tree's
-        # name consists of the names of all its controllers.
+        # Version 2 has one tree. In version 1, each controller has its own tree of groups, or shares a tree with other controllers. A tree
+        # is named after all of its controllers.
         for top in [groups] if number == "0" else [groups / controller, groups / controllers]:
             parts = [part for part in path.split("/") if part]
             folders += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]

@@ -25,7 +25,10 @@ _at_work: Final[dict[str, list[int]]] = {}
 
 @contextmanager
 def at_work(job: str) -> Iterator[None]:
-    """Notes that this thread runs the job. A program, such as a notebook's kernel, can go on after a run has failed."""
+    """Records that this thread runs the job.
+
+    The process alone isn't enough: a program such as a notebook's kernel can go on after a failed run.
+    """
     threads = _at_work.setdefault(job, [])
     threads.append(threading.get_ident())
     try:
@@ -49,8 +52,10 @@ def is_of(maker: Maker, job: str) -> bool:
 
 
 def has_ended(maker: Maker) -> bool:
-    """Returns whether the process is known to have ended, or to have ended its work on the job. False for a process on another machine, or
-    on this machine before its last restart."""
+    """Returns whether the process is known to have ended, or to have stopped working on the job.
+
+    Returns False for a process on another machine, and for a process that ran before this machine's last restart.
+    """
     try:
         if (maker.host, maker.machine) != (_host(), _machine()):
             return False

@@ -1,4 +1,4 @@
-"""A table in an unnamed temporary file (in $TMPDIR) that is mapped into memory, so that the system may drop its pages at any time."""
+"""A table in an unnamed temporary file (in $TMPDIR). The file is mapped into memory, so that the system can drop its pages at any time."""
 
 import mmap
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class MappedTable:
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, what: str = "the plan's units") -> None:
         """Writes the batches to the file, one by one. `what` names the rows in the error for a full disk. Raises StoreFull."""
         with TemporaryFile(what) as file:
-            # Don't use the writer in a `with` block: even after an error, leaving the block would write a valid footer.
+            # Don't use the writer in a `with` block: on leaving the block, it would write a valid footer even after an error.
             writer = pa.ipc.new_file(file.file, schema)
             for batch in batches:
                 with room_for(file.what):

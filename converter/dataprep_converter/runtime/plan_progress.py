@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 @dataclass
 class PlanProgress:
-    """The counts of one plan. Planning may begin with a scan by several processes. It then lists the inputs, and may read columns of the
-    records once or several times."""
+    """The counts of one plan.
+
+    Planning can begin with a scan by several processes. The planner then lists the inputs, and might read columns of the records once or
+    several times.
+    """
 
     scanned: int = 0
     """Bytes that have been scanned."""
@@ -17,8 +20,8 @@ class PlanProgress:
     records: int = 0
     """Records that have been found."""
     size: int = 0
-    """Bytes of these records."""
+    """Bytes of the records that have been found."""
     read: int = 0
     """Records that have been read for splits, vocabularies and so on."""
     to_read: int = 0
-    """Records to be read in total, including those already read, as far as this is known."""
+    """The known number of records to be read in total, including records already read."""

@@ -57,7 +57,7 @@ def commit() -> str | None:
 
 
 def digest() -> str | None:
-    """Returns the identity of `spec.code`: a SHA-256 of the names and contents of its files, or a commit and a folder.
+    """Returns what identifies `spec.code`: a SHA-256 of its files' names and contents or, for code from Git, a commit and a folder.
 
     Returns None if there is no code.
     """
@@ -77,7 +77,7 @@ def digest() -> str | None:
 def load(reference: str, *, of: str) -> Callable[..., Any]:
     """Returns the function for `module:function` or for the name of an entry point.
 
-    Raises BadSpec, with the name, if there is no such function.
+    Raises BadSpec, which contains the name, if there is no such function.
     """
     module, colon, name = reference.partition(":")
     if not colon:

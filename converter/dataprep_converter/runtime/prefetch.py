@@ -22,7 +22,7 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
     """Yields `items`, which one thread produces up to `depth` items ahead. If the producer fails, its error is raised after the items that
     were produced before the failure.
 
-    Closing the returned generator stops the producer at its next item, and closes `items` if it is a generator.
+    Closing the returned generator stops the producer at its next item. If `items` is a generator, it is closed too.
     """
     ready: queue.Queue[Item | _End] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
@@ -35,7 +35,7 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
             for item in items:
                 if not _put(ready, item, stopped):
                     break
-            # Release the generator's resources now. An error's traceback may keep a reference to the generator for a long time.
+            # Close the generator now, because an error's traceback can keep a reference to it, and so its resources, for a long time.
             close_generator(items)
         except BaseException as exc:  # any error is passed to the consumer
             error = exc
@@ -43,8 +43,8 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
 
     producer = threading.Thread(target=produce, name="prefetch", daemon=True)
     try:
-        # Start the thread within `try`, because Ctrl-C may come while the thread starts. A thread that outlives the interpreter can crash
-        # the process.
+        # Start the thread within `try`: Ctrl-C can come while the thread starts, and a thread that outlives the interpreter can crash the
+        # process.
         producer.start()
         while True:
             item = ready.get()

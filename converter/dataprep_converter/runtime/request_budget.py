@@ -1,4 +1,4 @@
-"""Paces this process's requests to one entry of `spec.stores`, so that a throttling store refuses few of them.
+"""Paces this process's requests to one entry of `spec.stores`, so that a store with a rate limit refuses few requests.
 
 Each request waits for its turn, and the status of the store's response is recorded. `dataprep_api.pace` computes the rate. In a converter
 pod, the replies to progress reports contain the pod's share of the job's rate (see `cli.reporter`).
@@ -21,9 +21,9 @@ from dataprep_converter.runtime import retry
 logger = logging.getLogger(__name__)
 
 _HOLD_SECONDS: Final = 1.0
-"""If a request was sent less than this many seconds after a rate cut, its refusal doesn't lower the rate again.
+"""If a request that was sent less than this many seconds after a rate cut is refused, the rate isn't lowered again.
 
-A store that counts requests per second may refuse such a request even if the new rate is low enough.
+A store that counts requests per second can still refuse requests in this time, even if the new rate is low enough.
 """
 _LATE_SECONDS: Final = 0.05
 """A thread that wakes up less than this many seconds late doesn't delay the next turn."""
@@ -36,7 +36,7 @@ _SLICES: Final = 20
 
 @dataclass
 class _Slice:
-    """Counts of the requests within a quarter of a second."""
+    """The number of requests in a quarter of a second."""
 
     sent: int = 0
     refused: int = 0
@@ -56,10 +56,10 @@ class RequestBudget:
         self._queue = threading.Lock()
         """Held by the thread whose turn is next. Other threads wait for this lock."""
         self._changed = threading.Event()
-        """Set when the rate has changed, so that the next turn may come earlier."""
+        """Set when the rate has changed, because the next turn can then come earlier."""
         self._senders = 1
         self._share: float | None = None
-        """This process's part of the limit, if the operator has computed it."""
+        """This process's share of the job's rate, once the operator has computed it."""
         self._pace = Pace()
         self._last_turn = -math.inf
         self._jitter = 1.0
@@ -167,8 +167,8 @@ class RequestBudget:
     def _lately(self, now: float) -> tuple[float, bool]:
         """Returns how many requests per second the store has recently accepted, and whether its refusals may be due to chance.
 
-        The rate is measured over the last five seconds and over the last second, and the higher of the two rates is returned, because there
-        may have been fewer requests to send earlier in the five seconds.
+        Measures the rate over the last five seconds and over the last second, and returns the higher rate. Over five seconds alone, the
+        rate would be too low if there were few requests to send at first.
         """
         last = int(now / _SLICE_SECONDS)
         slices = [(number, each) for number, each in self._slices.items() if last - _SLICES < number <= last]

@@ -28,7 +28,7 @@ class RetryPolicy:
 
     attempts: int = 6
     total_seconds: float = 30.0
-    """No attempt begins more than this many seconds after the first one."""
+    """No attempt begins more than this many seconds after the first attempt."""
     first_delay_seconds: float = 0.2
     longest_delay_seconds: float = 8.0
     errors: tuple[type[ConvertError], ...] = (Unreachable,)
@@ -46,7 +46,7 @@ class RetryPolicy:
 
 DEFAULT_POLICY = RetryPolicy()
 CLEANUP_POLICY = RetryPolicy(attempts=3, total_seconds=5.0)
-"""The limits for cleanup, which must be short because this process may have been asked to exit."""
+"""The limits for cleanup. Cleanup must be short, because this process may have been asked to exit."""
 
 _waited = threading.local()
 """How many seconds this thread has waited for its turns to send requests."""
@@ -58,7 +58,7 @@ _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf
 def with_deadline(*, seconds: float) -> Iterator[None]:
     """Within the block, no retry begins later than `seconds` from now, whatever policy is passed to `retrying`.
 
-    First attempts may begin later.
+    The first attempt of a call can begin later.
     """
     token = _no_later_than.set(time.monotonic() + seconds)
     try:

@@ -1,4 +1,4 @@
-"""Looks up what the processes of a scan found, without keeping all of it in memory.
+"""Looks up what the processes of a scan found.
 
 The results of a large source take gigabytes, but the planner needs them in the order in which they are stored. So memory holds only the
 results of _KEPT_FILES files and, for each piece, 8 bytes that say which file has the piece's result.
@@ -20,8 +20,10 @@ from dataprep_converter.runtime.ahead import mapped_ahead
 from dataprep_converter.runtime.scans import Document, Piece
 
 _KEPT_FILES: Final = 2
-"""The number of files whose results are kept. If a file was made again, the results of consecutive pieces can alternate between two
-files."""
+"""The number of files whose results are kept in memory.
+
+More than one, because consecutive pieces can alternate between two files if one of the files was made again.
+"""
 FILES_AT_ONCE: Final = 8
 """The number of files that are read or removed at the same time."""
 _NUMBER_BITS: Final = 20
@@ -29,7 +31,7 @@ _MOST_FILES: Final = 1 << _NUMBER_BITS
 
 
 class StoredResults:
-    """The results in files. Each file is read once to index its pieces, and once more when the planner comes to these pieces."""
+    """The results in files. Each file is read twice: first to index its pieces, and again when the planner comes to these pieces."""
 
     def __init__(self, files: Sequence[str], read: Callable[[str], Mapping[Piece, Document]]) -> None:
         """`read` returns the results in a file, or an empty mapping for a damaged file. Several threads may call `read`."""
@@ -63,6 +65,6 @@ class StoredResults:
 
 
 def _key(piece: Piece) -> int:
-    """Returns a digest of the piece. Its last bits are zeros, to leave room for the number of a file."""
+    """Returns a digest of the piece. The digest's last bits are zeros, to leave room for the number of a file."""
     digest = hashlib.blake2b(json.dumps(piece.values()).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> _NUMBER_BITS << _NUMBER_BITS

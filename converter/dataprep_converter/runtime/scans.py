@@ -18,7 +18,7 @@ PART_BYTES: Final = 1 << 30
 """A source is scanned if more than this many bytes have to be read. A part of a scan by several pods has about this many bytes at most,
 unless there would be more than MOST_TASKS parts."""
 LEAST_PART_BYTES: Final = 64 << 20
-"""A part has at least about this many bytes, because to start a process takes as long as to read so few."""
+"""A part has at least about this many bytes, because reading fewer bytes takes less time than starting a process."""
 
 RESULTS_BYTES: Final = 2 << 20
 """The results of a part are stored in files of about this many bytes. A file with a single result can be larger. In memory, the results
@@ -67,7 +67,7 @@ _COMPARED: Final = tuple(each.name for each in fields(Piece) if each.compare)
 
 
 class Scan(Protocol):
-    """Says what happens to each piece when a source is examined."""
+    """Decides what happens to each piece when a source is examined."""
 
     lists_units: bool
     """Whether the units that follow from the results are needed. If not, only the results are needed."""
@@ -86,7 +86,7 @@ class Scan(Protocol):
         ...
 
     def found(self, piece: Piece, document: Document) -> None:
-        """Called in the order of the pieces, with what this process found in a piece."""
+        """Called with what this process found in a piece, in the order of the pieces."""
         ...
 
 
@@ -94,12 +94,12 @@ class Scan(Protocol):
 class Division(Scan):
     """Gives each piece the number of its part. As a `Scan`, it only counts the pieces.
 
-    The pieces lie one after another, and each part is a stretch of `part_bytes`. A piece belongs to the part that contains its middle. So
-    the division depends only on `part_bytes` and on the listing.
+    The pieces are laid end to end, and each stretch of `part_bytes` is a part. A piece belongs to the part that contains its middle. So the
+    division depends only on `part_bytes` and on the listing.
     """
 
     part_bytes: int = sys.maxsize
-    """The length of a part. `divide_into` chooses it. Before that, there is a single part."""
+    """The length of a part, which `divide_into` chooses. Until then, there is a single part."""
     lists_units: bool = False
     pieces: int = 0
     """The number of pieces so far."""
@@ -122,8 +122,11 @@ class Division(Scan):
         return self._last_middle // self.part_bytes + 1 if self.pieces else 0
 
     def divide_into(self, most: int) -> None:
-        """Chooses `part_bytes` so that there are at most `most` parts of about the same size. But no part is shorter than LEAST_PART_BYTES or
-        the longest piece, except the last one. Must be called when all pieces have been counted."""
+        """Chooses `part_bytes` so that there are at most `most` parts of about the same size.
+
+        But no part except the last is shorter than LEAST_PART_BYTES or than the longest piece. Must be called when all pieces have been
+        counted.
+        """
         self.part_bytes = max(-(-self.length // most), LEAST_PART_BYTES, self._longest)
 
     def part_of(self, piece: Piece) -> int:
@@ -179,7 +182,7 @@ class ScanOfPart(Scan):
 
     part: int
     earlier: Results = field(default_factory=dict[Piece, Document])
-    """The results that an earlier process stored for this part. Only the other pieces are examined."""
+    """The results that an earlier process stored for this part. Only pieces without a stored result are examined."""
     lists_units: bool = False
     division: Division = field(default_factory=Division)
     stored_listing: Callable[[], Iterator[Piece]] | None = None
@@ -230,7 +233,10 @@ class ScanOfPart(Scan):
             self.watch(self._bytes)
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the last file, which has at least one result if there are several files. `results_in` reads it."""
+        """Returns the content of the last file, which has at least one result if there are several files.
+
+        `results_in` reads this content.
+        """
         content = f"[{json.dumps(list(self._common), separators=(',', ':'))},[{','.join(self._rows)}]]".encode()
         return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
 

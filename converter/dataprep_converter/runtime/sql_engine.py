@@ -1,4 +1,4 @@
-"""The interface of an engine that runs statements of SQL on several machines, as Spark does (`steps/spark_sql.py`)."""
+"""The interface of an engine that runs SQL statements on several machines, such as Spark (`steps/spark_sql.py`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -7,14 +7,15 @@ import pyarrow as pa
 
 
 class SqlEngine(Protocol):
-    """Runs statements of SQL. Views exist until `forget` is called.
+    """Runs SQL statements. Views exist until `forget` is called.
 
-    Functions that are passed to an engine are pickled and run on its machines, maybe several times, even at the same time.
+    Functions that are passed to an engine are pickled and run on its machines. The engine may run a function several times, even at the
+    same time.
     """
 
     @property
     def is_remote(self) -> bool:
-        """Whether its machines are others than this one, so that they and this process share only stores."""
+        """Whether the engine runs on other machines, which share only stores with this process."""
         ...
 
     def helps(self, size: int) -> bool:
@@ -31,12 +32,15 @@ class SqlEngine(Protocol):
         ...
 
     def number(self, view: str, query: str, order: Sequence[str], rows: int) -> None:
-        """Like `keep`. The view has one more column, `n`: the number of the row in this order, from 0. The columns in `order` must be
-        unique together. `rows` is the number of rows, or an estimate."""
+        """Like `keep`.
+
+        The view has one more column, `n`: the number of the row, counted from 0, when the rows are sorted by the columns in `order`. No two
+        rows may have the same values in all of these columns. `rows` is the number of rows, or an estimate.
+        """
         ...
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query whose result is small. Bytes are `bytes`."""
+        """The rows of a query whose result is small. Binary values are returned as `bytes`."""
         ...
 
     def lay_down(
@@ -47,8 +51,9 @@ class SqlEngine(Protocol):
         range_of: str,
         write: Callable[[Any, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
-        """Sorts the rows of a query by the columns in `order`, and passes them to `write`, after the Access of the machine. All rows with the
-        same value of the expression `range_of`, a number below `ranges`, are passed to the same call. Returns the rows that `write` returns."""
+        """Sorts the rows of a query by the columns in `order`, and calls `write` with the Access of the machine and the sorted rows. All
+        rows with the same value of the expression `range_of`, a number below `ranges`, are passed to the same call. Returns the rows that
+        `write` returns."""
         ...
 
     def forget(self, views: Sequence[str]) -> None:

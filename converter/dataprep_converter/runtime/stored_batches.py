@@ -1,4 +1,4 @@
-"""Record batches in an unnamed temporary file (in $TMPDIR), so that only those in use take memory."""
+"""Record batches in an unnamed temporary file (in $TMPDIR), so that only the batches in use take memory."""
 
 import weakref
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 class StoredBatches:
     """A list of record batches. A few MiB stay in memory. The file is removed when the list is freed. Only one thread may use the list.
 
-    A read may raise StoreFull, like a read of a TemporaryFile.
+    Like a read of a TemporaryFile, a read can raise StoreFull.
     """
 
     def __init__(self, schema: pa.Schema, what: str) -> None:

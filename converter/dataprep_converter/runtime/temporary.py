@@ -1,4 +1,4 @@
-"""Temporary files in $TMPDIR. Temporary files have no names, so the system deletes the files no matter how the process ends."""
+"""Temporary files in $TMPDIR. They have no names, so the system deletes the files no matter how the process ends."""
 
 import errno
 import mmap
@@ -35,7 +35,7 @@ def free_bytes_at(folder: str) -> int | None:
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """If a write within the block finds no space, raises StoreFull with a message that names $TMPDIR and `what`."""
+    """If the disk is full during a write within the block, raises StoreFull with a message that names $TMPDIR and `what`."""
     try:
         yield
     except OSError as exc:
@@ -47,7 +47,7 @@ def room_for(what: str) -> Iterator[None]:
 class TemporaryFile(Closeable):
     """A file that is written once and then read in any order. Closing it removes it.
 
-    The last bytes may stay in a buffer until the file is read. So StoreFull may also be raised by a read.
+    The last bytes can stay in a buffer until the file is read. So a read can raise StoreFull, too.
     """
 
     def __init__(self, what: str, *, in_memory: int = 0) -> None:
@@ -125,6 +125,6 @@ class TemporaryFile(Closeable):
 
     def close(self) -> None:
         """Removes the file."""
-        # Closing flushes the last bytes, which are no longer needed. So ignore the error if the disk has no space for them.
+        # Closing flushes the last bytes. They are no longer needed, so ignore the error if the disk is full.
         with suppress(OSError):
             self.file.close()

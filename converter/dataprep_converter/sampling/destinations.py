@@ -1,4 +1,7 @@
-"""Finds the task that writes each sample, so that the first round of a shuffle can divide the samples. Inverse of a plan's selections."""
+"""Finds the task that writes each sample, so that the first round of a shuffle can divide the samples.
+
+This is the inverse of a plan's selections.
+"""
 
 from itertools import accumulate
 from typing import Final
@@ -44,7 +47,7 @@ class Destinations:
         for selection, first_shard, first_ranks in self._splits:
             ranks = selection.ranks(samples)
             inside = ranks >= 0
-            # An empty shard or task begins where the next one begins. So if several have the same beginning, the last of them has the
+            # An empty shard or task begins at the same place as the next one. If several begin at the same place, the last of them has the
             # sample.
             shards = first_shard + np.searchsorted(first_ranks, ranks[inside], side="right") - 1
             tasks[inside] = np.searchsorted(self._tasks, shards, side="right") - 1

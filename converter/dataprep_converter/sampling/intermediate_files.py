@@ -1,4 +1,4 @@
-"""Files that a reader makes while planning and that every worker needs, such as the rows of a join.
+"""Files that a reader makes during planning and that every worker needs, such as the rows of a join.
 
 The files are written to a local temporary folder, and moved below `_dataprep/<run id>` once the run has claimed its output folder. Until
 the files are moved, units refer to them by their local paths.

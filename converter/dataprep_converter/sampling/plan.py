@@ -35,7 +35,10 @@ class WholePlan(Plan):
 
 @dataclass(frozen=True)
 class Tables(Closeable):
-    """The plan's files other than `plan.json`, in their stored form. Closing these files removes the temporary files that store them."""
+    """The plan's files other than `plan.json`, in their stored form.
+
+    They are kept in temporary files, which are removed when this is closed.
+    """
 
     units: UnitsFile
     codes: bytes | None = None
@@ -50,9 +53,9 @@ class Tables(Closeable):
 
 
 def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
-    """Raises BadSpec if this release would make different records than the release that made the plan.
+    """Raises BadSpec if this release would make other records than the release that made the plan.
 
-    The new records would not match the existing records.
+    New records must match the existing records.
     """
     if head.encoding_version != run_id.ENCODING_VERSION:
         raise BadSpec(
@@ -85,7 +88,7 @@ def load_codes(plan: PlanHead, codes: bytes | None) -> SplitAssignments | None:
 
 
 def damaged(plan: PlanHead, name: str) -> NotWhole:
-    """Returns the error for a file of the plan whose content isn't the planned one."""
+    """Returns the error for a file whose content doesn't match the plan."""
     return NotWhole(
         f"{name}.parquet of run {plan.run_id} doesn't have the digest in plan.json. The plan step or dataprep repair can write the file again."
     )

@@ -25,7 +25,7 @@ SHUFFLE: Final = PARTS["shuffle"].version
 _CACHED_BLOCKS = 512
 _ROUNDS = 6
 _SORTED = 65_536
-"""At most this many numbers are shuffled by sorting, because a Feistel network shuffles fairly only if its halves are large."""
+"""Up to this many numbers are shuffled by sorting: a Feistel network shuffles fairly only if its halves are large."""
 _TABLE_BITS = 16
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -58,8 +58,7 @@ def hashes(units: Units, samples: Samples, *, seed: int) -> npt.NDArray[np.uint6
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
     """Applies a seeded permutation of 0 … size-1 to `ranks`. `version` is a version of the part `shuffle`.
 
-    Version 1 used a network of four rounds for every size. If there are few ranks, a network of four rounds makes some orders more likely
-    than others.
+    Version 1 used a network of four rounds for every size. For few ranks, four rounds make some orders more likely than others.
     """
     if size <= 1:
         return ranks.copy()
@@ -94,8 +93,10 @@ def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=MOST_SPLITS)
 def _inverse_order(size: int, seed: int) -> npt.NDArray[np.int64]:
-    """Returns the position of each number 0 … size-1 in the order of the seeded hashes. Reading a batch in the order of the input requires
-    the positions for all splits, so the positions for all splits are cached."""
+    """Returns the position of each number 0 … size-1 in the order of the seeded hashes.
+
+    The positions are cached for all splits, because reading a batch in the order of the input needs those of all splits.
+    """
     order = _sort_by_hash(size, seed)
     positions = np.empty_like(order)
     positions[order] = np.arange(size)
@@ -107,8 +108,8 @@ def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds
     """Applies a balanced Feistel network over the next even number of bits, or the inverse of the network.
 
     The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). On average, a
-    value needs fewer than four applications. The inverse passes through the same values in the opposite direction, so the inverse also ends
-    inside the range.
+    value needs fewer than four applications. The inverse passes through the same values in the opposite direction, so it ends inside the
+    range, too.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     functions = _rounds(half, seed, rounds)
@@ -179,7 +180,7 @@ class Selection:
         return self._at(ranks if is_whole else self._positions(ranks))
 
     def ranks(self, samples: Samples) -> npt.NDArray[np.int64]:
-        """Returns each sample's place in the order of `chunks`, or -1 for a sample that isn't in the split."""
+        """Returns each sample's rank in the order of `chunks`, or -1 for a sample that isn't in the split."""
         ranks = np.full(len(samples), -1, np.int64)
         if not self._split.records:
             return ranks
@@ -250,6 +251,6 @@ class Selection:
         hashed = hashes(self._units, samples, seed=interval.seed)
         if interval.low == interval.high:
             return np.empty(0, dtype=np.uint16)
-        # Compare with the last number of the interval, because the number after it can be 2^64, which doesn't fit in 64 bits.
+        # Compare with the last number in the interval. The number after it can be 2^64, which doesn't fit in 64 bits.
         inside = (hashed >= np.uint64(interval.low)) & (hashed <= np.uint64(interval.high - 1))
         return np.flatnonzero(inside).astype(np.uint16)

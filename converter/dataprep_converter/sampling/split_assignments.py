@@ -1,4 +1,4 @@
-"""Split codes: the split of each sample, for plans whose splits can't be computed.
+"""Split codes give the split of each sample, for plans whose splits can't be computed.
 
 `splits.parquet` stores one byte per sample, zstd-compressed. A row group is a block of HASH_BLOCK samples, so that a worker decompresses
 only the blocks that its shards need.
@@ -34,13 +34,13 @@ class SplitAssignments:
 
     def block(self, number: int) -> Array:
         """Returns the codes of one block of samples."""
-        # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
+        # Don't use Arrow's threads: a worker crashes if it exits while one of them is still freeing the bytes.
         codes: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
         return codes
 
 
 def to_parquet(blocks: Iterable[Array]) -> bytes:
-    """Returns the contents of `splits.parquet` for these blocks, which have HASH_BLOCK codes each. The last block can be shorter."""
+    """Returns the contents of `splits.parquet` for these blocks. Each block has HASH_BLOCK codes; the last block can be shorter."""
     buffer = io.BytesIO()
     with _parquet.ParquetWriter(buffer, _SCHEMA, compression="zstd", write_statistics=False) as writer:
         for block in blocks:

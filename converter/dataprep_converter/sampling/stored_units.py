@@ -25,17 +25,20 @@ ReadRange = Callable[[int, int], bytes]
 
 
 class StoredUnits(Units):
-    """The units of a stored plan. A row group is read, and its digest checked, when one of its units is needed.
+    """The units of a stored plan.
 
-    A worker that reads samples in order needs one group after another. So neither the worker's memory use nor the amount of plan data that
-    the worker reads depends on the number of units.
+    A row group is read, and its digest checked, when one of its units is needed. A worker that reads samples in order needs one group after
+    another. So the worker's memory use, and how much of the plan it reads, don't depend on the number of units.
     """
 
     def __init__(
         self, head: PlanHead, groups: UnitGroups, read_range: ReadRange, *, errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """Reads nothing yet. Each read runs in a context that `errors` returns. This context can add details to errors, for example to the
-        NotWhole that is raised for a wrong digest."""
+        """Reads nothing yet.
+
+        Each read runs in a context that `errors` returns, and that can add details to errors, for example to the NotWhole for a wrong
+        digest.
+        """
         self._head = head
         self._groups = groups
         self._firsts = np.array(groups.firsts, np.int64)
@@ -98,10 +101,10 @@ class StoredUnits(Units):
 
     def _read(self, number: int) -> pa.RecordBatch:
         if self._metadata is None:
-            # The footer alone is enough to read the metadata.
+            # Read only the footer, which is enough to read the metadata.
             self._metadata = _parquet.read_metadata(io.BytesIO(self._part(len(self._firsts))))
         source = _Range(self._part(number), self._groups.offsets[number])
-        # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
+        # Don't use Arrow's threads: a worker crashes if it exits while one of them is still freeing the bytes.
         file = _parquet.ParquetFile(source, metadata=self._metadata, pre_buffer=False)
         table = cast("pa.Table", file.read_row_group(number, use_threads=False)).combine_chunks()
         return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], SCHEMA)
@@ -123,7 +126,7 @@ def _by_group(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray
 
 
 class _Range(io.BytesIO):
-    """A range of a file. Offsets are counted from the beginning of the file, not of the range."""
+    """A range of a file. Offsets count from the beginning of the file, not from the beginning of the range."""
 
     def __init__(self, data: bytes, offset: int) -> None:
         """`data` contains the file's bytes from `offset` on."""

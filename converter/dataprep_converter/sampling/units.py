@@ -305,8 +305,8 @@ class UnitTable(Units):
 def samples_of_a_batch(bytes_in: int, samples: int, *, most: int) -> int:
     """Returns how many samples to read in one batch: about BATCH_BYTES of the input, and at most `most` samples.
 
-    Large numbers are rounded to a power of two. Statistics describe runs of 65,536 samples, so a batch whose size is a power of two needn't
-    be split at the end of a run.
+    Large numbers are rounded to a power of two. Statistics describe runs of 65,536 samples. If a batch's size is a power of two, the batch
+    needn't be split at the end of a run.
     """
     size = max(1, min(most, BATCH_BYTES // max(1, bytes_in // max(1, samples))))
     return size if size < _MANY else 1 << (size.bit_length() - 1)

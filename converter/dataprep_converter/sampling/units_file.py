@@ -16,9 +16,9 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 _parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
 
 _LARGEST_GROUP: Final = 32 << 20
-"""If a row group has more bytes than this before compression, workers read the complete file instead of single row groups.
+"""If any row group has more than this number of bytes before compression, workers read the complete file rather than single row groups.
 
-A unit usually takes 140 bytes, but the objects of an image can take thousands.
+A unit usually takes 140 bytes, but a unit with the objects of an image can take thousands.
 """
 
 
@@ -67,7 +67,7 @@ class UnitsFile(Closeable):
 
     def units(self) -> UnitTable:
         """Returns the units in the file. Raises StoreFull."""
-        # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
+        # Don't use Arrow's threads: a worker crashes if it exits while one of them is still freeing the bytes.
         file = _parquet.ParquetFile(self._file.file, pre_buffer=False)
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
         return UnitTable.concatenate(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())
@@ -84,12 +84,12 @@ class UnitsFile(Closeable):
         offsets += [self.size - metadata.serialized_size - 8, self.size]
         rows = row_groups[0].num_rows
         if any(group.num_rows != rows for group in row_groups[:-1]) or max(group.total_byte_size for group in row_groups) > _LARGEST_GROUP:
-            # Either Arrow has divided a group, because its text is too long for one array, or a group is too large for a worker's memory.
+            # Arrow has divided a group whose text is too long for one array, or a group is too large for a worker's memory.
             return None
         return UnitGroups(
             rows=rows,
             units=metadata.num_rows,
-            # These batches are the row groups. Arrow's `take` would join all batches in memory.
+            # Each batch is a row group. Look at one batch after another, because Arrow's `take` would join all batches in memory.
             firsts=[batch.column("first")[0].as_py() for batch in units.batches(SCHEMA.names)],
             offsets=offsets,
             sha256=[self._digest(start, end) for start, end in pairwise(offsets)],

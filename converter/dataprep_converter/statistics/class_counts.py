@@ -18,7 +18,7 @@ from dataprep_converter.statistics.top_values import LONGEST
 Class: TypeAlias = int | bytes
 
 MOST_CLASSES: Final = 65_536
-"""A label with more distinct values than this is treated as a number to predict, not as a class."""
+"""A label with more distinct values than this isn't a class, but a number to predict."""
 _LARGEST: Final = 2.0**53
 
 
@@ -31,7 +31,7 @@ class ClassCounts:
 
     counts: Counter[Class] = field(default_factory=Counter)
     is_class: bool = True
-    """Becomes False when a value can't be a class, such as 0.5, or when there are too many different values. The counts are then empty."""
+    """Becomes False, and the counts empty, if a value such as 0.5 can't be a class, or if there are too many different values."""
 
     def add(self, column: Array, feature: FeatureSpec) -> None:
         """Count the column of a batch."""
@@ -55,7 +55,7 @@ class ClassCounts:
         self._judge(is_class=other.is_class)
 
     def to_json(self) -> list[Any]:
-        """Return a compact form for JSON. Byte strings become text strings with one character per byte."""
+        """Return a compact form for JSON. Byte strings become strings with one character per byte."""
         items = sorted(self.counts.items())
         return [[name.decode("latin-1") if isinstance(name, bytes) else name for name, _ in items], [n for _, n in items], self.is_class]
 
@@ -83,7 +83,10 @@ class ClassCounts:
         self._judge(is_class=True)
 
     def _add_places(self, vectors: npt.NDArray[Any]) -> None:
-        """Count the classes in vectors of zeros and ones. Such a vector comes from `oneHot` or contains several labels of a record."""
+        """Count the classes in vectors of zeros and ones.
+
+        A vector of zeros and ones comes from `oneHot`, or contains several labels of a record.
+        """
         self._judge(is_class=bool(((vectors == 0) | (vectors == 1)).all()))
         if self.is_class:
             sums = vectors.astype(np.bool_).sum(axis=0).tolist()
@@ -96,7 +99,7 @@ class ClassCounts:
 
 
 def is_countable(feature: FeatureSpec) -> bool:
-    """Return whether a feature is a label whose classes can be counted. Masks and boxes aren't such labels."""
+    """Return whether a feature is a label whose classes can be counted. Classes aren't counted for masks and boxes."""
     return feature.label and not feature.record and len(feature.shape) <= 1
 
 

@@ -1,8 +1,8 @@
-"""Compare splits, to find differences that matter for training on one split and evaluating on another.
+"""Compare splits, to find differences that matter if a model is trained on one split and evaluated on another.
 
 Each split is compared with the training split, which is the split named `train` or else the first split. Small splits differ by chance
-alone. So a shift is reported only if it is large and also unlikely to arise by chance (chi-square test of two samples, p < 0.001). The size
-of a shift is the total variation distance: the share of one split's records that would have to change for the splits to match.
+alone. So a shift is reported only if it is large, and is also unlikely to be due to chance (chi-square test of two samples, p < 0.001). The
+size of a shift is the total variation distance: the share of one split's records that would have to change for the splits to match.
 """
 
 import math
@@ -81,7 +81,7 @@ def _compare_values(
         if mine is None or theirs is None:
             continue
         messages += _compare_missing(name, mine, theirs, base=base, other=other)
-        # Skip these: classes are compared separately, and text lengths reveal little.
+        # Skip classes, which are compared separately, and text lengths, which reveal little.
         if mine.numbers is None or theirs.numbers is None or name in statistics[base].classes:
             continue
         if not _are_identifiers(mine, theirs):
@@ -91,7 +91,10 @@ def _compare_values(
 
 
 def _are_identifiers(mine: Summary, theirs: Summary) -> bool:
-    """Return whether both splits have distinct integers without large gaps, such as row numbers. Comparing their values is meaningless."""
+    """Return whether the values in both splits are distinct integers with no large gaps, such as row numbers.
+
+    It would be meaningless to compare such values.
+    """
     for summary in (mine, theirs):
         numbers, top = summary.numbers, summary.top
         if numbers is None or top is None or not top.mostly_different or numbers.least is None or numbers.greatest is None:
@@ -125,7 +128,8 @@ def _compare_distributions(name: str, mine: Summary, theirs: Summary, *, base: s
         return []
     first, second = _parts(mine.numbers, theirs.numbers)
     apart = distance(first, second)
-    # The values within a record are similar (an image is dark or bright), so only records count as independent samples.
+    # Take the number of records as the number of independent samples, because the values within a record are similar (an image is dark or
+    # bright).
     independent = ((first, mine), (second, theirs))
     per_record = [counts * min(1.0, summary.records / max(1.0, float(counts.sum()) * summary.every)) for counts, summary in independent]
     if apart < _VALUES_APART or not is_unlikely(*per_record):
@@ -137,7 +141,7 @@ def _compare_distributions(name: str, mine: Summary, theirs: Summary, *, base: s
 def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
     """Divide the range of values into parts, and return both summaries' counts in each part.
 
-    A part contains about a tenth of the first summary's values.
+    Each part contains about a tenth of the first summary's values.
     """
     shift = max(mine.histogram.shift, theirs.histogram.shift)
     one, two = mine.histogram.at(shift), theirs.histogram.at(shift)

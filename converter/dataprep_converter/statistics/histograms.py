@@ -2,9 +2,9 @@
 
     # A bucket's number:  the first 64 - shift bits of the value's float64, sign | exponent | first bits of the fraction
 
-Each octave (a factor of two) has 2^(52 - shift) buckets of equal width. A histogram begins with very narrow buckets, and doubles their width
-whenever more than `limit` buckets have values. So the buckets and counts depend only on the values, not on their order or on how they are
-divided into batches. Merging is exact, except that buckets may have to become wider to stay within the limit.
+Each octave (a factor of two) has 2^(52 - shift) buckets of equal width. A histogram begins with very narrow buckets, and doubles their
+width whenever more than `limit` buckets have values. So the buckets and counts depend only on the values, not on their order or on how they
+are divided into batches. Merging is exact, but buckets may have to become wider to stay within the limit.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _NARROWEST: Final = 32
 """The shift of a new histogram. This shift leaves 20 bits of the fraction, so each integer below two million has its own bucket."""
 _MAGNITUDE: Final = np.int64(2**63 - 1)
 _DENSE: Final = 4
-"""With at most this many possible buckets per value, counting in an array is faster than sorting."""
+"""If there are at most this many possible buckets per value, counting in an array is faster than sorting."""
 
 _FIRST: Final = 512
 """This many values are enough to estimate roughly how wide a histogram's buckets will become."""
@@ -94,7 +94,7 @@ class Histogram:
         places = np.minimum(np.searchsorted(ends, ranks), len(ends) - 1)
         within = (ranks - (ends - self.counts)[places]) / self.counts[places]
         buckets = zip(*_bounds(self.keys[places], self.shift), within.tolist(), strict=True)
-        # The bucket of zero extends only to the smallest floats, so quantiles in this bucket are zero.
+        # The bucket of zero extends only to the smallest floats, so treat quantiles in this bucket as zero.
         return [0.0 if low == 0 or high == 0 else low + (high - low) * share for low, high, share in buckets]
 
     def to_json(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Summarise plain numbers of many features together. For a table with many columns, separate calls for each column and batch would be slow.
+"""Summarise plain numbers of many features together. If a table has many columns, separate calls for each column and batch would be slow.
 
 A column is plain in a batch if it has one number per record and no null. Plain columns of one type form a matrix, whose rows are the features.
 """
@@ -15,7 +15,7 @@ from dataprep_converter.statistics.summaries import PLAIN, TOGETHER, Summariser
 
 _ROWS: Final = 32_768
 _VALUES: Final = 1 << 20
-"""The largest number of values, of all features together, that are described in one step. More values mean fewer calls."""
+"""The largest number of values, of all features together, that are described in one step. Larger steps need fewer calls."""
 
 
 class PlainColumns:
@@ -82,7 +82,7 @@ class Columns:
             else:
                 alone.append((summariser, column))
         for key in list(self._plain):
-            # The group of plain columns has changed, because nulls have appeared in a column or disappeared from it.
+            # The group of plain columns has changed: a column that had no nulls now has some, or the other way round.
             if self._plain[key].summarisers != [summariser for summariser, _ in alike.get(key, [])]:
                 self._plain.pop(key).end()
         for summariser, column in alone:

@@ -1,8 +1,8 @@
 """Summaries of a feature's values. A worker fills a summary batch by batch, and the commit step merges the summaries of all shards.
 
 The counts, the number of missing values, the minimum and the maximum cover all records. The other statistics (mean, deviation, histogram,
-frequent values) are computed from a sample of about `enough` values of each shard. The sample is spread evenly: it has all records of a
-small data set, or every k-th record of a large data set.
+frequent values) are computed from a sample of about `enough` values of each shard. The sample is spread evenly: it consists of all records
+of a small data set, or of every k-th record of a large one.
 """
 
 import math
@@ -25,7 +25,7 @@ from dataprep_converter.statistics.top_values import LONGEST, TopValues
 _ENOUGH: Final = (2**13, 2**16, 2**24)
 """Limits on the number of sampled values of a feature: the minimum and maximum in one shard, and the maximum in the complete job."""
 _AS_FAST: Final = 16
-"""Counting 8-bit integers is this many times as fast as describing other numbers, so their sample is this many times as large."""
+"""Counting 8-bit integers is this many times as fast as describing other numbers. So their sample is larger by this factor."""
 MOST_BUCKETS: Final = 256
 
 TOGETHER: Final = 8192
@@ -102,11 +102,11 @@ class NumberSummary:
         if not wide.size:
             return
         self.histogram.add(wide)
-        # If the squares overflow, no deviation is reported.
+        # If the squares overflow, report no deviation.
         with np.errstate(over="ignore", invalid="ignore"):
             wide -= mean
-            # np.dot isn't used: for large arrays, the result of np.dot depends on the processor, and its threads occupy all cores while
-            # they wait for more work.
+            # Don't use np.dot: for large arrays, its result depends on the processor, and its threads occupy all cores while they wait for
+            # more work.
             self.moments.add(wide.size, mean, float(np.square(wide, out=wide).sum()))
 
     def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
@@ -155,7 +155,7 @@ class Summary:
     """The number of records without a value."""
     values: int = 0
     every: int = 1
-    """The sampling interval n: every nth record is sampled for the statistics that don't cover all records."""
+    """The sampling interval n: the statistics that don't cover all records use every nth record."""
     numbers: NumberSummary | None = None
     sizes: NumberSummary | None = None
     """The number of values in each record, if it varies."""
@@ -306,7 +306,7 @@ class Summariser:
                 self._defer("top", looked_at.filter(pc.less_equal(lengths, LONGEST)))
 
     def _defer(self, name: str, values: Array) -> None:
-        """Collect values from batches of few records (files, images) and describe them together, to save function calls."""
+        """Collect the values of small batches (files, images) and describe them together, to save function calls."""
         if not len(values):
             return
         if not self._deferred.get(name) and len(values) >= TOGETHER:
@@ -329,7 +329,7 @@ class Summariser:
         if not values.size:
             return
         limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
-        # Pixels soon include the lowest and the highest value of their type. After both have been found, no value can change the bounds.
+        # Pixels soon include the lowest and the highest value of their type. No further value can then change the bounds.
         if (numbers.least, numbers.greatest) != limits:
             numbers.bound(values)
         if values.dtype == np.int8:
@@ -341,8 +341,8 @@ class Summariser:
 def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
     """Return (least, greatest) as Python numbers. If the values include NaN or an infinity, `least` or `greatest` isn't finite.
 
-    For float16, this function calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long as
-    comparing their bits as integers.
+    For float16, calls `bounds`, which compares bits as integers: numpy compares float16 values one by one, which takes thirty times as
+    long.
     """
     if values.dtype != np.float16:
         return values.min().item(), values.max().item()
@@ -382,7 +382,7 @@ def _values(column: Array) -> Array:
     """Return all innermost values of a column as a flat array, without nulls."""
     while is_tensor(column.type) or is_list(column.type):
         lists: Any = storage(column)
-        # `flatten` copies fixed-size lists, and is needed only to drop values masked by a null.
+        # Use `flatten` only to drop values under a null, because it copies fixed-size lists.
         is_whole = pa.types.is_fixed_size_list(lists.type) and not lists.null_count
         size = lists.type.list_size if is_whole else 0
         column = lists.values.slice(lists.offset * size, len(lists) * size) if is_whole else lists.flatten()

@@ -18,9 +18,9 @@ Value: TypeAlias = int | bytes
 _KEPT: Final = 1024
 """The number of distinct values whose counts are kept."""
 _ENOUGH: Final = 1024
-"""The number of values after which counting stops if the values are mostly distinct."""
+"""Counting stops after this many values if the values are mostly distinct."""
 LONGEST: Final = 64
-"""The maximum length of byte strings that are counted. Longer strings aren't categories."""
+"""Byte strings longer than this aren't counted, because they aren't categories."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class TopValues:
             self._give_up()
             return
         if len(distinct) > self.limit:
-            # Values that won't be kept are dropped here, to avoid creating a Python object for each.
+            # Drop values that won't be kept before a Python object is created for each value.
             most = np.partition(counts, len(counts) - self.limit - 1)[len(counts) - self.limit - 1]
             is_frequent = counts > most
             distinct, counts = distinct.filter(pa.array(is_frequent)), counts[is_frequent]
@@ -82,7 +82,7 @@ class TopValues:
         return copy
 
     def to_json(self) -> list[Any]:
-        """Return a compact form for JSON. Byte strings become text strings with one character per byte."""
+        """Return a compact form for JSON. A byte string becomes text with one character per byte."""
         items = self.most(len(self.counts))
         texts = [value.decode("latin-1") if isinstance(value, bytes) else value for value, _ in items]
         return [texts, [count for _, count in items], self.error, self.seen, self.mostly_different]

@@ -27,7 +27,7 @@ MAX_WARNINGS = 10
 
 
 class Totals:
-    """The sums over reports that describe the work, and that the manifest doesn't contain."""
+    """The totals of the shards' reports that describe the work and aren't in the manifest."""
 
     def __init__(self) -> None:
         self.shards = 0
@@ -49,9 +49,9 @@ class Totals:
             self._within[bisect_left(SHARD_BOUNDS, report.took_seconds)] += 1
 
     def shards_within(self) -> list[int]:
-        """For each bound, returns the number of shards that took at most this long, but longer than the previous bound.
+        """For each bound, returns the number of shards whose time was at most this bound, but longer than the previous bound.
 
-        The last number counts the shards that took longer than all bounds. Returns an empty list if no shard's time is known.
+        The last number counts the shards that took longer than every bound. Returns an empty list if no shard's time is known.
         """
         return self._within if any(self._within) else []
 

@@ -30,9 +30,9 @@ class Draft(Closeable):
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Class names by feature."""
     size: int | None = None
-    """Size in bytes of the data that the work step reads or writes, whichever is larger, or None if unknown."""
+    """Size in bytes of the work step's input or of its output, whichever is larger. None if unknown."""
     predecessor: str | None = None
-    """The unfinished run of this same job, if any, that another release began with other rules.
+    """This job's unfinished run that another release began under different rules, or None.
 
     If the job can follow the other release's rules, it continues this run; otherwise it replaces the run.
     """
@@ -68,7 +68,7 @@ class Draft(Closeable):
         """Raises NotWhole when the data set to be extended has changed since it was written."""
 
     def take_over(self, folder: RunFolder) -> None:
-        """Reuses those parts of an earlier run that can be kept. Readers of the folder see no change."""
+        """Reuses the parts of an earlier run that can be kept. Readers of the folder see no change."""
 
     def store(self, folder: RunFolder) -> Plan:
         """Stores the plan in the folder, which now belongs to this run.

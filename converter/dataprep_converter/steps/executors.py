@@ -1,7 +1,7 @@
 """The executors of a Spark cluster, on which `dataprep run --engine spark` runs the tasks of a plan.
 
-Spark may run a task several times, even at the same time: after it has lost an executor, or by speculation. This does no harm, because
-each task is idempotent: all attempts write the same bytes, and a file becomes visible only when it is complete.
+Spark may run a task several times, even at the same time: after it has lost an executor, or by speculation. Repeated runs do no harm,
+because each task is idempotent: all attempts write the same bytes, and a file becomes visible only when it is complete.
 
 A task returns its error as a value. If it raised the error, Spark would repeat the task, and would show the error below its own stack
 trace. So Spark itself repeats only the tasks whose process or executor was lost.
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 3
-"""How often a task is tried if it can't reach a store. With a `local` master, also if its process is killed; other masters retry such tasks
-themselves."""
+"""How often a task is tried if it can't reach a store. With a `local` master, this also applies if the task's process is killed; other
+masters retry such tasks themselves."""
 _POLL_SECONDS: Final = 0.2
 _MASTERS: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 _HUB: Final = "hf"
 _RESERVED_BYTES: Final = 384 << 20
-"""The memory that Spark adds to an executor's heap by default, if a tenth of the heap isn't more."""
+"""The minimum memory that Spark adds to an executor's heap by default. If a tenth of the heap is more, Spark adds a tenth."""
 
 
 class Executors:
@@ -72,8 +72,8 @@ class Executors:
     def sql_engine(self, job: DataPrepJob) -> "SparkSql | None":
         """Returns the engine that may join the job's tables and find duplicate records, or None if the job's process does so.
 
-        Executors on other machines lay their results down in the output's store. On the Hub they can't, because it would keep them in its
-        history.
+        Executors on other machines write their results to the output's store. They can't use the Hub as this store, because the Hub would
+        keep the results in its history.
         """
         has_work = job.spec.data.join is not None or job.spec.deduplicate is not None
         if not has_work or (not self._is_local and scheme_of(job.spec.output.uri) == _HUB):
@@ -90,8 +90,10 @@ class Executors:
     def run(
         self, job: DataPrepJob, tasks: Tasks[TaskProgress, None], numbers: Sequence[int], *, watch: Callable[[int, TaskProgress], None]
     ) -> Done[None]:
-        """Does the tasks with these numbers, until all are done or one has failed. Calls `watch` with the number and counts of each task
-        that is done. Raises ConvertError if Spark gives up."""
+        """Runs the tasks with these numbers, until all are finished or one has failed.
+
+        Calls `watch` with the number and counts of each finished task. Raises ConvertError if Spark gives up.
+        """
         self._check_output(job)
         done: Done[None] = Done()
         waiting = list(numbers)
@@ -122,8 +124,10 @@ class Executors:
     def _try(
         self, job: DataPrepJob, tasks: Tasks[TaskProgress, None], numbers: Sequence[int], *, watch: Callable[[int, TaskProgress], None]
     ) -> "tuple[list[_Outcome], ConvertError | None]":
-        """Runs each task once. Returns the outcomes, and Spark's error if it has given up. After an error that no retry can mend, the other
-        tasks are cancelled."""
+        """Runs each task once.
+
+        Returns the outcomes, and Spark's error if it has given up. After an error that a retry can't fix, the other tasks are cancelled.
+        """
         context, group = self._context, f"dataprep-{uuid.uuid4().hex}"
         outcomes = context.accumulator([], _Appended())
         do = _Work(tasks, outcomes, self._opening(job, at_once=min(job.spec.workers.parallelism, len(numbers))))
@@ -137,7 +141,7 @@ class Executors:
                 failures.append(exc)
 
         shown, is_cancelled = 0, False
-        # This thread must stay free for signals: a call of Py4J that a signal interrupts blocks all later calls of its thread.
+        # Keep this thread free for signals: if a signal interrupts a Py4J call, all later Py4J calls of the same thread block.
         thread = threading.Thread(target=submit, name="spark", daemon=True)
         thread.start()
         try:
@@ -161,7 +165,7 @@ class Executors:
         return _Opening(job, _code(), at_once=at_once, cores=self._cores(), memory=memory)
 
     def _cores(self) -> int | None:
-        """Returns how many tasks an executor runs at the same time, or None if that is as many as its machine has cores."""
+        """Returns how many tasks an executor runs at the same time, or None for one task per core of its machine."""
         if self._is_local:
             return int(self._context.defaultParallelism)
         cores = self._context.getConf().get("spark.executor.cores") or ("1" if self._context.master == "yarn" else None)
@@ -169,7 +173,7 @@ class Executors:
 
 
 def _memory_of_tasks(settings: Mapping[str, str]) -> int:
-    """Returns the number of bytes that an executor has beside its heap, for the Python processes of its tasks."""
+    """Returns the number of bytes that an executor has in addition to its heap, for the Python processes of its tasks."""
     heap = _bytes(settings.get("spark.executor.memory", "1g"))
     overhead = settings.get("spark.executor.memoryOverhead")
     factor = float(settings.get("spark.executor.memoryOverheadFactor", "0.1"))
@@ -194,8 +198,11 @@ class _Outcome:
 
 @dataclass(frozen=True)
 class _Opening:
-    """Prepares a Python process of an executor for tasks of a job. Spark pickles it and sends it to the executors. It contains the job, but
-    no credentials from environment variables and files: the executor has its own."""
+    """Prepares a Python process of an executor for tasks of a job.
+
+    Spark pickles this object and sends it to the executors. The object contains the job, but no credentials from environment variables and
+    files: each executor has its own.
+    """
 
     job: DataPrepJob
     code: "_Code | None"
@@ -225,14 +232,14 @@ class _Opening:
 
 @dataclass(frozen=True)
 class _Work:
-    """Does tasks in a Python process of an executor. Spark pickles it and sends it to the executors."""
+    """Runs tasks in a Python process of an executor. Spark pickles this object and sends it to the executors."""
 
     tasks: Tasks[TaskProgress, None]
     outcomes: "Accumulator[list[_Outcome]]"
     opening: _Opening
 
     def __call__(self, numbers: Iterable[int]) -> None:
-        """Does the tasks, and adds their outcomes to the accumulator."""
+        """Runs the tasks, and adds their outcomes to the accumulator."""
         for index in numbers:
             outcome = self._outcome(index)
             try:
@@ -325,10 +332,10 @@ def _is_final(error: Exception | None) -> bool:
 
 @contextmanager
 def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) -> Iterator[Executors]:
-    """Starts a Spark application, and stops it after the block. Within `spark-submit`, uses its application.
+    """Starts a Spark application, and stops it after the block. Within `spark-submit`, uses the application of `spark-submit`.
 
-    `master` is None if `spark-submit` or Spark's configuration names the master; otherwise, Spark uses this machine. Raises BadSpec if
-    there is no PySpark, no Java or no such master.
+    If `master` is None, `spark-submit` or Spark's configuration names the master; if neither names one, Spark uses this machine. Raises
+    BadSpec if there is no PySpark, no Java or no such master.
     """
     if master is not None:
         _check_master(master)
@@ -339,7 +346,7 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
     # numpy's sums depend on the number of threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     conf = SparkConf().setAppName(f"dataprep {name}").set("spark.executorEnv.OPENBLAS_NUM_THREADS", "1")
-    conf.set("spark.ui.showConsoleProgress", "false")  # `dataprep` shows its own
+    conf.set("spark.ui.showConsoleProgress", "false")  # `dataprep` shows its own progress
     if master is not None:
         conf.setMaster(master)
     for key, value in settings.items():
@@ -351,7 +358,7 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
         raise translate(exc) from exc
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)  # PySpark has replaced it
+            signal.signal(signal.SIGINT, handler)  # PySpark has replaced this handler
     executors = Executors(context)
     try:
         yield executors
@@ -412,7 +419,7 @@ def translate(error: Exception) -> ConvertError:
 
 
 def _first_line(text: str) -> str:
-    """Returns the first line with more than a Java class."""
+    """Returns the first line that contains more than the name of a Java class."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = (line.partition("Exception: ")[2] for line in lines if "Exception: " in line)
     return next(named, lines[0] if lines else "nothing")

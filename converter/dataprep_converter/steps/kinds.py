@@ -84,7 +84,7 @@ class Kind(Protocol):
     def work_here(
         self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None
     ) -> None:
-        """Does all of the job's work on this machine, or on the executors of a Spark cluster if there are any."""
+        """Does all of the job's work on this machine or, if there are any, on the executors of a Spark cluster."""
         ...
 
     def work(
@@ -97,7 +97,7 @@ class Kind(Protocol):
         attempt: str,
         watch: Callable[[TaskProgress], None],
     ) -> TaskProgress:
-        """Does one task: makes its unfinished shards."""
+        """Runs one task: makes the task's unfinished shards."""
         ...
 
     def commit(self, spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
@@ -107,8 +107,10 @@ class Kind(Protocol):
 
 # Any, because the protocol `Kind` states the type of each step.
 def _step(place: str) -> Any:
-    """Returns a method that calls a function of a step's module. The first call imports the module, because a pod runs only one step, and
-    a pod of a small job spends most of its time on imports."""
+    """Returns a method that calls a function of a step's module.
+
+    The module isn't imported before the first call: a pod runs only one step, and a pod of a small job spends most of its time on imports.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return resolve_name(f"dataprep_converter.steps.{place}")(*args, **kwargs)
@@ -148,7 +150,7 @@ class Conversion(_InTasks):
     def work_here(
         self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None
     ) -> None:
-        """Runs the tasks in several processes. A shuffle of much data begins with its first round."""
+        """Runs the tasks in several processes. A shuffle of much data begins with the first of its two rounds."""
         from dataprep_converter.steps import pool
 
         pool.run_rounds(

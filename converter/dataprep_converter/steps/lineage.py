@@ -1,7 +1,7 @@
 """OpenLineage events of a run, if the environment names a receiver. Nothing here can fail a run.
 
-`run` sends all events of a run on this machine. On a cluster, the operator sends the start and the end of a run that fails, and the pods of
-the plan step and the commit step send what only they know: the pins of the inputs, and the finished data set.
+`run` sends all events of a run on this machine. On a cluster, the operator sends the start of a run and, if the run fails, its end. The
+pods of the plan step and of the commit step send what only they know: the pins of the inputs, and the finished data set.
 """
 
 import logging
@@ -30,7 +30,8 @@ from dataprep_converter.stores import scheme_of
 logger = logging.getLogger(__name__)
 
 _MOST_UNITS: Final = 65_536
-"""The largest number of units whose pins are combined into a version for each input. With more units, all inputs have the plan's digest."""
+"""The largest number of units whose pins are combined into a version for each input. With more units, the plan's digest is the version of
+every input."""
 _ROWS: Final = 8192
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -60,7 +61,7 @@ class RunEvents:
         self._result = result
 
     def send(self, kind: events.Kind, *, error: str | None = None) -> None:
-        """Sends an event with all that is known by now."""
+        """Sends an event with everything that is known at this point."""
         if self._sender is None or self._run is None:
             return
         try:
@@ -68,7 +69,7 @@ class RunEvents:
             inputs = _inputs(spec, self._plan, self._result)
             outputs = _outputs(spec, self._access, self._result if kind == "COMPLETE" else None)
             self._sender.send(events.run_event(kind, self._run, inputs=inputs, outputs=outputs, error=error))
-        except Exception as exc:  # an event is never worth a run
+        except Exception as exc:  # an event must never end a run
             logger.warning("a lineage event (%s) could not be made: %s: %s", kind, type(exc).__name__, for_display(str(exc)))
 
 
@@ -176,7 +177,7 @@ def _rows(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def _input_of(uri: str, names: Mapping[str, DataSetName]) -> DataSetName | None:
-    """Returns the input to which a file belongs: the only input, or the one with the longest name that begins the file's name."""
+    """Returns the input to which a file belongs: the only input, or the input with the longest name that is a prefix of the file's name."""
     if len(set(names.values())) == 1:
         return next(iter(names.values()))
     file = data_set_name(uri)
@@ -211,7 +212,10 @@ def _outputs(spec: DataPrepJobSpec, access: Access, result: CommitResult | None)
 
 
 def _fields(manifest: Manifest) -> list[dict[str, Any]]:
-    """Returns the fields of the schema, in the spec's order. The type of a tensor ends with its shape, in which -1 is any length."""
+    """Returns the fields of the schema, in the spec's order.
+
+    The type of a tensor ends with its shape, in which -1 stands for any length.
+    """
     features = sorted(manifest.features, key=lambda feature: feature.get("place", 0))
     return [{"name": feature["name"], "type": f"{feature['dtype']}{feature['shape'] or ''}".replace(" ", "")} for feature in features]
 

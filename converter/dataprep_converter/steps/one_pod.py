@@ -1,7 +1,7 @@
 """A small job in one pod: the process that made the plan also does the work and the commit, so no more pods have to start.
 
-This is only a shortcut. If the process can't finish the job, the plan is its only result, and the other steps' pods do the rest, with their
-own retries, memory and failure reasons. These pods also do the rest if the process is killed, because the plan step's next pod finds the
+This is only a shortcut. If the process can't finish the job, the plan is its only result. The other steps' pods then do the rest, with
+their own retries, memory and failure reasons. They also do the rest if the process is killed, because the plan step's next pod finds the
 stored plan.
 """
 
@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 SMALL_BYTES: Final = 2 * POD_BYTES
 """Maximum size of a small job. A small job needs two fewer pods, and converting POD_BYTES takes less time than starting a pod."""
 MOST_SHARDS: Final = 100
-"""Maximum number of shards of a small job. Each shard takes several requests to the store, which several workers would send in parallel."""
+"""Maximum number of shards of a small job. Each shard takes several requests, which several workers would send in parallel."""
 LONGEST_SECONDS: Final = 60.0
-"""Time limit for the work if the job has several workers. If the source is slow, several workers are faster than one process, even for
-little data."""
+"""Time limit for the work of a job with several workers. If the source is slow, several workers are faster than one process even for little
+data."""
 
 
 class TooSlowError(ConvertError):
@@ -39,8 +39,8 @@ class TooSlowError(ConvertError):
 def is_small(planned: PlannedRun) -> bool:
     """Whether this process does the complete job.
 
-    A process that finds another process's plan only reports that plan, because the other process may have run out of memory. This
-    rule doesn't apply if the other process has finished the plan's data set.
+    If a process finds another process's plan, it only reports that plan, because the other process may have run out of memory. There is one
+    exception: the other process has finished the plan's data set.
     """
     result = planned.result
     return planned.is_new and planned.size is not None and planned.size <= SMALL_BYTES and 1 <= result.shards <= MOST_SHARDS
@@ -55,7 +55,7 @@ def finish(
     watch: Callable[[TaskProgress], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> PlanResult:
-    """Does the work and the commit. Returns the plan's result, which includes the commit's result unless the workers must do the rest."""
+    """Runs the work and the commit. Returns the plan's result, which includes the commit's result unless the workers must do the rest."""
     kind, plan, name, began = kind_of(job.spec), planned.plan, job.metadata.name, clock()
     # A single worker would not be faster, and would have to make this process's unfinished shards again.
     has_faster = min(job.spec.workers.parallelism, planned.result.tasks) > 1

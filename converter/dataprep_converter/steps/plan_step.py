@@ -40,7 +40,7 @@ class PlannedRun:
 
     plan: Plan
     result: PlanResult
-    """`result.reused` is set when the finished data set is already there."""
+    """`result.reused` is set when the finished data set already exists."""
     is_new: bool = False
     """True if this process stored the plan itself, or starts again from the plan of a data set that was already finished. If False, an
     earlier process may have died during the work."""
@@ -59,9 +59,9 @@ def run_plan_step(
 ) -> PlannedRun:
     """Plans the job and claims its output folder. Idempotent: a second call uses the first call's plan.
 
-    `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is given if one of the job's pods
-    may have finished the data set before the pod's result was read. It is the name prefix of these pods. `scan` is called after the stores
-    have been checked and before the source is read.
+    `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is the name prefix of the job's
+    pods. It is given if one of these pods may have finished the data set before the pod's result was read. `scan` is called after the
+    stores have been checked and before the source is read.
     """
     allocator.tune_allocator()
     warnings = check_stores(job, access, check=check)
@@ -95,7 +95,7 @@ def take_output(
 ) -> PlannedRun:
     """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set.
 
-    `before_change` is called when the folder is claimed, and before `_SUCCESS` is removed.
+    `before_change` is called after the folder has been claimed and before `_SUCCESS` is removed.
     """
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
@@ -180,8 +180,8 @@ def _space_warnings(draft: Draft, plan: Plan) -> Iterator[str]:
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
     """Yields a warning for each new rule that will make the new data set differ from the finished data set in the folder.
 
-    The finished data set may lack records with nulls, have struct fields as columns, have numbers in place of times and decimals, have been
-    made by comparing decimals as float64, or have INT96 times in nanoseconds.
+    The finished data set may differ in these ways: it lacks records with nulls, has struct fields as columns, has numbers in place of times
+    and decimals, was made by comparing decimals as float64, or has INT96 times in nanoseconds.
     """
     parts = draft.plan.head.parts
     has_new_nulls = draft.spec.nulls is None and "nulls" in parts
@@ -312,7 +312,7 @@ def _finished_data_set(folder: OutputFolder, success: Success) -> OutputExists:
 
 
 def _is_abandoned(owner: Owner, job: str) -> bool:
-    """Whether it is known that all processes that worked on the run have ended, and that they worked on this job for this user."""
+    """Whether all processes that worked on the run are known to have ended, and to have worked on this job for this user."""
     return bool(owner.makers) and all(makers.is_of(maker, job) and makers.has_ended(maker) for maker in owner.makers)
 
 

@@ -1,8 +1,7 @@
-"""Runs a plan's tasks in several processes on one machine (`processes.py`), just as Kubernetes runs them in pods, or on the executors of a
-Spark cluster (`executors.py`).
+"""Runs a plan's tasks in several processes on one machine (`processes.py`) or on the executors of a Spark cluster (`executors.py`).
 
-If a worker process is killed, another process retries its task. If a task fails, the other tasks stop at their next batch. Small jobs run
-in this process alone.
+On a Kubernetes cluster, the same tasks run in pods. If a worker process is killed, another process retries its task. If a task fails, the
+other tasks stop at their next batch. Small jobs run in this process alone.
 """
 
 import logging
@@ -69,7 +68,7 @@ class Round(Protocol):
         ...
 
     def do(self, index: int, spec: DataPrepJobSpec, *, plan: Plan, access: Access, watch: Callable[[TaskProgress], None]) -> None:
-        """Does one task."""
+        """Runs one task."""
         ...
 
 
@@ -120,8 +119,8 @@ def run_tasks(
 ) -> None:
     """Runs all convert tasks, `workers` at a time. Raises the first task's error after the other tasks have stopped.
 
-    `is_divided` says that the first round of a shuffle has been done, so that each task reads only its own records. If there are
-    `executors`, they do all tasks.
+    `is_divided` says that the first round of a shuffle is finished, so that each task reads only its own records. If there are `executors`,
+    they run all tasks.
     """
     if is_divided or executors is not None or not _works_alone(job, plan, plan.head.tasks, workers):
         _run_round(job, _ConvertRound(worker), plan, access, workers=workers, watch=watch, executors=executors)
@@ -156,7 +155,7 @@ def run_shuffle(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, w
 
 
 def _works_alone(job: DataPrepJob, plan: Plan, tasks: int, workers: int) -> bool:
-    """Whether this process does all tasks."""
+    """Whether this process runs all tasks itself."""
     return not may_hang(job) and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES)
 
 
@@ -216,7 +215,7 @@ class _PlannedTasks:
 
 
 def _doing(job: DataPrepJob, round_: Round, plan: Plan, access: Access) -> DoTask[TaskProgress, None]:
-    """Returns the function that does one task."""
+    """Returns the function that runs one task."""
 
     def do(index: int, tell: Callable[[TaskProgress], None]) -> None:
         round_.do(index, job.spec, plan=plan, access=access, watch=lambda progress: tell(progress.now()))

@@ -23,7 +23,7 @@ LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
 _FORGOTTEN_SECONDS: Final = 3600.0
 _RETRY_SECONDS = 12.0
-"""After this time, failed requests are not retried, so that the last response still arrives within the limit."""
+"""After this time, failed requests aren't retried, so that the last response arrives within the limit."""
 
 
 def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> list[str]:

@@ -1,7 +1,7 @@
 """Divides tasks among several processes on one machine.
 
 This process can be one of them, so that the first task doesn't wait for other processes to start (`fork_server.py`). For output on HDFS,
-only child processes do the tasks, so that a watchdog can kill a child process whose HDFS client hangs.
+only child processes run the tasks, so that a watchdog can kill a child process whose HDFS client hangs.
 """
 
 import multiprocessing
@@ -35,26 +35,26 @@ ResultT = TypeVar("ResultT")
 ProgressT_co = TypeVar("ProgressT_co", covariant=True)
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 DoTask: TypeAlias = Callable[[int, Callable[[ProgressT], None]], ResultT]
-"""Does the task with the given number and returns its result. Frequently calls the given function with the task's progress so far. This
-function raises StoppedError if the task is no longer needed."""
+"""Runs the task with the given number and returns its result. Frequently calls the given function with the task's current progress. The
+given function raises StoppedError if the task is no longer needed."""
 
 
 class StoppedError(ConvertError):
-    """Raised to stop this task without publishing anything, because another task failed or the user interrupted the run."""
+    """Stops a task before it publishes anything, because another task failed or the user interrupted the run."""
 
 
 class Tasks(Protocol[ProgressT_co, ResultT_co]):
     """Tasks that several processes divide among themselves. The tasks, their progress and their results can be pickled."""
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool]) -> DoTask[ProgressT_co, ResultT_co]:
-        """Returns the function that does one task. Each process calls this method once. `is_stopped` returns true when the tasks are no
+        """Returns the function that runs one task. Each process calls this method once. `is_stopped` returns true when the tasks are no
         longer needed."""
         ...
 
 
 @dataclass
 class Done(Generic[ResultT]):
-    """The outcome of tasks."""
+    """The results and the errors of tasks."""
 
     results: dict[int, ResultT] = field(default_factory=dict)
     errors: list[Exception] = field(default_factory=list)
@@ -78,9 +78,9 @@ def run_in_processes(
     stops_at_error: bool = True,
     publishes: bool = True,
 ) -> Done[ResultT]:
-    """Does the tasks with these numbers in up to `workers` processes, until all are done or one has failed.
+    """Runs the tasks with these numbers in up to `workers` processes, until all tasks are done or one has failed.
 
-    `own` does tasks in this process, or is None if only other processes do tasks. `watch` is called with a task's number and its progress.
+    `own` runs tasks in this process, or is None if only other processes run tasks. `watch` is called with a task's number and its progress.
     If a task fails and `stops_at_error` is set, the other tasks stop. If `stops_at_error` isn't set, the tasks that have begun are
     finished. If a process is killed, the tasks of the other processes are finished too. Unless the tasks publish something (`publishes`),
     an interrupt ends the other processes immediately.
@@ -111,9 +111,9 @@ def run_in_processes(
     )
     executor = ProcessPoolExecutor(other_workers, mp_context=context, initializer=_start, initargs=(settings, reports, stop))
     queue: _TaskQueue[ResultT] = _TaskQueue(deque(numbers), stop, stops_at_error=stops_at_error)
-    # If a signal reached a process that is still starting, the process would print a traceback, so signals are blocked in the meantime. The
-    # new process inherits the blocked signals from the fork server or from the thread that starts it. Once the new process has started, any
-    # signals that arrived while they were blocked are delivered to this process.
+    # Block signals while other processes start, because a signal would make a starting process print a traceback. A new process inherits
+    # the blocked signals from the fork server or from the thread that starts the process. When the signals are no longer blocked, this
+    # process receives the signals that have arrived in the meantime.
     earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     access.share_among(settings.processes)
     access.processes_here = settings.processes
@@ -141,7 +141,7 @@ def run_in_processes(
 
 @dataclass(frozen=True)
 class _Settings:
-    """What another process needs. All these settings can be pickled."""
+    """The settings that a child process needs. All of them can be pickled."""
 
     tasks: Tasks[Any, Any]
     output: str
@@ -150,7 +150,7 @@ class _Settings:
     environment: Mapping[str, str]
     """The parent's environment variables. The fork server's environment variables may be outdated."""
     processes: int
-    """Number of processes, including the parent process if it does tasks too.
+    """Number of processes, including the parent process if it also runs tasks.
 
     All these processes share the request limits and the memory.
     """
@@ -160,14 +160,14 @@ class _Settings:
 
 @dataclass
 class _Process(Generic[ProgressT, ResultT]):
-    """The state of one process that does tasks: this process or a child process. In a child process, the pool's initialiser creates it."""
+    """The state of one process that runs tasks: this process or a child process. In a child process, the pool's initialiser creates it."""
 
     do: DoTask[ProgressT, ResultT]
     tell: Callable[[int, ProgressT], None]
     stop: Event
 
     def work(self, index: int) -> ResultT:
-        """Does a task. Raises StoppedError when another task has failed."""
+        """Runs a task. Raises StoppedError when another task has failed."""
 
         def watch(progress: ProgressT) -> None:
             if self.stop.is_set():
@@ -201,7 +201,7 @@ class _TaskQueue(Generic[ResultT]):
         except BrokenProcessPool as exc:
             self.done.errors.append(exc)
             self.waiting_tasks.clear()
-        except Exception as exc:  # the caller raises it when all tasks have ended
+        except Exception as exc:  # the caller raises the error when all tasks have ended
             self.done.errors.append(exc)
             if self.stops_at_error:
                 self.stop()

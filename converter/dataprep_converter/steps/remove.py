@@ -99,7 +99,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     kept_paths = sorted(set(existing) - ours)
     removed_sizes = _delete(folder, ours, entries)
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.beside() if path in entries], entries)
-    # A paused pod of a scan may have stored its files after the plan step removed the others, and so may an executor that joins tables.
+    # A scan's pod that was paused, or an executor that joins tables, may have stored files after the plan step removed all others.
     removed_sizes += _delete(folder, filter(_OF_A_PLAN_STEP.fullmatch, entries), entries)
     # Reports are removed after the plan, because once the plan is gone, a second attempt needs the reports to identify the files.
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if path.endswith("/plan.json")], entries)
@@ -179,7 +179,7 @@ def _manifest(path: str, folder: OutputFolder) -> Manifest | None:
 
 
 def _pins_of_others(folder: OutputFolder, runs: Sequence[str], entries: Mapping[str, Entry]) -> set[str]:
-    """Returns the pins of shards that runs of other jobs wrote here and that this job was about to replace."""
+    """Returns the pins of the shards that runs of other jobs wrote to this folder, and that this job was about to replace."""
     return {pin for run in folder.runs() if run not in runs for pin in _RunFiles(folder, run, entries).pins()}
 
 

@@ -1,6 +1,6 @@
-"""Runs all steps, the same steps as on a cluster: scan, part by part → plan → work, task by task → commit.
+"""Runs all steps of a job, in the same order as on a cluster: scan, part by part → plan → work, task by task → commit.
 
-All steps run on this machine, or the work, and a join of tables, run on the executors of a Spark cluster.
+All steps run on this machine. If there is a Spark cluster, its executors do the work and join tables.
 """
 
 from typing import TYPE_CHECKING

@@ -28,7 +28,7 @@ from dataprep_converter.stores import Entry
 logger = logging.getLogger(__name__)
 
 SPLIT: Final = "all"
-"""The name of the only split. There is only one split, because a script doesn't specify how its files are divided."""
+"""The name of the only split. A script doesn't specify how its files are divided, so there is only one split."""
 
 _FILES_AT_ONCE: Final = 4
 _SHOWN_BYTES: Final = 1500
@@ -134,7 +134,7 @@ def _report(number: int, path: str, file: _OutputFile, entry: Entry, plan: Plan)
         size=entry.size,
         raw_size=entry.size,
         sha256=file.sha256,
-        # We use the SHA-256 of the stored bytes, because only the user's program can tell whether the file is compressed.
+        # Use the SHA-256 of the stored bytes: only the user's program knows whether the file is compressed.
         raw_sha256=file.sha256,
         pin=entry.pin,
     )

@@ -50,7 +50,7 @@ class ScriptDraft(Draft):
         self.tables.close()
 
     def store(self, folder: RunFolder) -> Plan:
-        """Removes files of earlier runs, which could be mistaken for the program's files. Then stores the plan."""
+        """First removes files of earlier runs, because they could be mistaken for the program's files. Then stores the plan."""
         folder.remove(sorted(folder.known_files(path for path, _ in folder.visible())))
         return super().store(folder)
 
@@ -103,9 +103,9 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 
 
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
-    """Returns a digest of everything that the program is given besides its arguments.
+    """Returns a digest of everything that the program is given besides its arguments: the code, the input files and the variables.
 
-    The digest covers the code, input files and variables, and also the workers' image if the script doesn't name an image.
+    If the script doesn't name an image, the digest also covers the workers' image.
     """
     script = script_of(spec)
     content = {
@@ -124,7 +124,7 @@ def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
 
 
 def work(*_: object, **__: object) -> NoReturn:
-    """Raises BadSpec, because the task's pod runs the program instead of a work step."""
+    """Raises BadSpec, because the task's pod runs the user's program instead of a work step."""
     raise BadSpec("A job with a script has no work step: its program runs instead.")
 
 
@@ -168,5 +168,5 @@ def _words(script: Script, output_uri: str, environment: Mapping[str, str]) -> l
 
 
 def _absolute(uri: str) -> str:
-    """Makes a path absolute, because the program can start in another folder. Returns a URI unchanged."""
+    """Makes a path absolute, because the program may start in another folder. Returns a URI unchanged."""
     return uri if "://" in uri else str(Path(uri).absolute())

@@ -1,6 +1,6 @@
 """Spark SQL as the engine that joins the tables of a job and finds duplicate records (`SqlEngine`).
 
-Rows of views are kept on the executors' disks. If an executor is lost, Spark computes them again.
+The rows of views are kept on the executors' disks. If an executor is lost, Spark computes its rows again.
 """
 
 import logging
@@ -57,12 +57,12 @@ class SparkSql:
         self._kept: dict[str, DataFrame] = {}
         self._group = f"dataprep-{uuid.uuid4().hex}"
         self._warehouse: str | None = None
-        # The caller's thread must stay free for signals: a call of Py4J that a signal interrupts blocks all later calls of its thread.
+        # Keep the caller's thread free for signals: if a signal interrupts a Py4J call, all later Py4J calls of the same thread block.
         self._thread = ThreadPoolExecutor(1, "spark-sql")
 
     @cached_property
     def _session(self) -> Any:
-        """The session, which begins when the engine's thread first needs it."""
+        """The session. It begins when the engine's thread first needs it."""
         from pyspark.sql import SparkSession
 
         self._context.setJobGroup(self._group, "dataprep: plan", interruptOnCancel=True)
@@ -114,7 +114,7 @@ class SparkSql:
                 .withColumn("part", F.spark_partition_id())
                 .withColumn("within", F.monotonically_increasing_id().bitwiseAND((1 << _PART_BITS) - 1))
             )
-            # The borders of the ranges are sampled, so the parts must not be computed twice.
+            # Keep the parts: Spark samples the borders of the ranges, so parts that are computed again could have other borders.
             kept = self._keep(view, numbered)
             counts = {row["part"]: row["count"] for row in kept.groupBy("part").count().collect()}
             firsts = F.array([F.lit(first).cast("bigint") for first in _firsts(counts)])
@@ -161,7 +161,7 @@ class SparkSql:
 
         try:
             self._call(remove)
-        except ConvertError as exc:  # the application may be gone, and there may be another error already
+        except ConvertError as exc:  # the application may be gone, and there may already be another error
             logger.info("Views can't be removed: %s", exc)
 
     def _keep(self, view: str, frame: Any) -> Any:
@@ -190,7 +190,7 @@ class SparkSql:
 
 
 def _firsts(counts: dict[int, int]) -> list[int]:
-    """The number of the first row of each part, given the numbers of rows of the parts that aren't empty."""
+    """The number of the first row of each part. `counts` contains the number of rows of each part that isn't empty."""
     firsts = [0]
     for part in range(max(counts, default=0)):
         firsts.append(firsts[-1] + counts.get(part, 0))

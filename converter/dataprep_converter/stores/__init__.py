@@ -319,7 +319,7 @@ class WritesAside(Protocol):
     """A store on which every change is visible immediately. An unfinished folder is therefore written elsewhere.
 
     The finished folder is published as a whole. Until then, only the job's processes see the new folder (`StoreSettings.outputs`).
-    Everybody else sees the published one.
+    Everybody else sees the folder that was published last.
     """
 
     def check_rights(self, uri: str) -> None:
@@ -387,8 +387,8 @@ class ReadsFiles(Protocol):
     ) -> Sequence[float | None]:
         """Reads complete files into the buffer `room`, one after another, and returns the seconds that each file took.
 
-        For a file that can't be read or no longer matches its pin, returns None instead of the seconds, and leaves the file's part of the
-        buffer undefined. Open such a file separately to get its error or, after a retry, its data.
+        If a file can't be read or no longer matches its pin, returns None instead of the seconds. The file's part of the buffer is then
+        undefined. Open such a file separately to get its error or, after a retry, its data.
         """
         ...
 

@@ -1,9 +1,9 @@
 """Checks the bytes of a complete object in S3 or OSS against its ETag.
 
-The ETag of an object that was uploaded in one request is normally the object's MD5. The ETag isn't the MD5 if the object is encrypted with
-a key from the store's key service, or if the server computes ETags differently. So a mismatch alone doesn't prove damage. After a mismatch,
-the object is read again, and the bytes are accepted if both reads returned the same bytes. Neither store has a checksum for a range of an
-object; only TLS protects ranges.
+The ETag of an object that was uploaded in one request is normally the object's MD5. But if the object is encrypted with a key from the
+store's key service, or if the server computes ETags differently, the ETag isn't the MD5. So a mismatch alone doesn't prove damage. After a
+mismatch, the object is read again, and the bytes are accepted if both reads returned the same bytes. Neither S3 nor OSS has a checksum for
+a range of an object; only TLS protects ranges.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
 
 
 def checked_stream(pieces: Iterable[bytes], *, size: int, etag: str, uri: str, again: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
-    """Yields the pieces of a complete object of `size` bytes, but yields the last piece only if the object's digest is correct.
+    """Yields the pieces of a complete object of `size` bytes. The last piece is yielded only if the object's digest is correct.
 
     `again` starts a second read of the object. Raises Unreachable if the bytes were damaged in transit.
     """

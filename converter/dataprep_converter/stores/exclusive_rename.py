@@ -1,4 +1,4 @@
-"""Renames a file without ever replacing another one, even on file systems that have no call for this."""
+"""Renames a file without ever replacing another file, even on file systems that have no call for this purpose."""
 
 # This file uses os and os.path instead of Path, because these calls are made for every file.
 # ruff: noqa: PTH108, PTH121
@@ -27,7 +27,7 @@ def rename_exclusively(temporary: str, path: str) -> None:
             raise
     else:
         return
-    # NFS can't rename without replacing, but creating a hard link is just as exclusive.
+    # NFS has no rename that refuses to replace a file, but creating a hard link is just as exclusive.
     try:
         os.link(temporary, path)
     except FileExistsError:

@@ -2,7 +2,7 @@
 
 fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order in listings. So this
 store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and is checked
-again after a file has been read to its end. Calls are made one at a time, because many of fsspec's clients have only one connection.
+again after a file has been read to its end. Only one call is made at a time, because many of fsspec's clients have only one connection.
 """
 
 # The public methods are documented on the classes `Store` and `Input`, in `__init__.py`.
@@ -95,7 +95,8 @@ class FsspecStore(ReadOnlyStore):
     def _by_ftp(self, uri: str, start: int, end: int) -> Iterator[bytes]:
         """Reads a range over a separate connection and then closes it.
 
-        fsspec would abort the transfer and reuse the connection, but many servers close a connection after an abort.
+        On the shared connection, fsspec would abort the transfer and continue to use the connection, but many servers close it after an
+        abort.
         """
         with self._border(uri):
             system = self.connect(uri)
@@ -137,7 +138,7 @@ class FsspecStore(ReadOnlyStore):
     def _ask(self, uri: str, call: Callable[[System, str], T]) -> T:
         """Returns the result of a call to the URI's file system.
 
-        Translates errors; after Unreachable, the next call makes a new connection.
+        Translates errors. After Unreachable, the next call opens a new connection.
         """
         authority = uri.partition("://")[2].partition("/")[0]
         with self._turn:

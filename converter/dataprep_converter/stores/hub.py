@@ -2,8 +2,8 @@
 (huggingface_hub), and writes data sets there.
 
 A branch can move while a job runs. So the plan step looks up the commit of each revision once, and every process of the job reads this
-commit (`StoreSettings.commits`). A file's pin contains the id of its content. So if a process that has no plan finds a later commit,
-unchanged files keep their pins.
+commit (`StoreSettings.commits`). A file's pin contains the id of its content. So unchanged files keep their pins, even if a process that
+has no plan finds a later commit.
 
 A job's output is written to a working branch and published in one commit (`hub_branch.py`, which sends its requests through
 `hub_repository.py`). The job's processes see the output folder on the working branch; everybody else sees the branch that the address
@@ -51,7 +51,7 @@ class HubStore(FsspecStore):
         self._lock = Lock()
 
     def connect(self, uri: str) -> System:
-        """Returns one of the library's file systems. It may cache listings, because commits never change."""
+        """Returns one of the library's file systems. The file system may cache listings, because commits never change."""
         if uri.startswith("hf://buckets/"):
             raise BadSpec(f"{uri}: the Hub's buckets have no commits, so dataprep reads only repositories.", uri=uri)
         return self._client("HfFileSystem", uri, skip_instance_cache=True)
@@ -174,17 +174,17 @@ class HubStore(FsspecStore):
         )
 
     def refresh(self, system: System) -> None:
-        """Does nothing, because a commit never changes."""
+        """Does nothing: a commit never changes, so nothing has to be queried again."""
 
     def read_range(self, system: System, path: str, start: int, end: int) -> bytes:
-        """Reads exactly this range. By default, the library would read ahead."""
+        """Reads exactly this range, although the library would read ahead by default."""
         with system.open(path, "rb", cache_type="none") as file:
             file.seek(start)
             data: bytes = file.read(end - start)
         return data
 
     def to_our_error(self, error: Exception, uri: str) -> ConvertError:
-        """Translates an error. Distinguishes a missing file from a repository that needs a token or whose conditions weren't accepted."""
+        """Translates an error. A missing file gets another error than a missing token or unaccepted conditions."""
         if isinstance(error, ImportError):
             return BadSpec("hf:// needs the client huggingface_hub: pip install 'dataprep-operator[hf]'.", uri=uri)
         refusal = _refusal(error)

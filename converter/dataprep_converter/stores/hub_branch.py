@@ -2,9 +2,9 @@
 
 On the Hub, every change is a commit, which the branch's readers see immediately. So a job writes to a working branch of its own, which
 starts from the output's branch. The job sees its output folder on the working branch or, before that branch exists, on the output's branch.
-When the data set is finished, one commit on the output's branch makes the folder there equal to the folder on the working branch, and the
-working branch is removed. This commit is made only if nobody but dataprep has changed the folder since the working branch began. If the
-output's branch gets another commit first, the Hub refuses this one.
+When the data set is finished, one commit makes the folder on the output's branch equal to the folder on the working branch. Then the
+working branch is removed. The commit on the output's branch is made only if dataprep alone has changed the folder since the working branch
+began. If the output's branch gets another commit first, the Hub refuses this one.
 
     main      ──o───────────────────────────────o──▶   one commit: copies and removals
                  \\                             /
@@ -114,7 +114,7 @@ class WorkingBranch:
         return file.blob_id if file is not None else None
 
     def check_target(self) -> None:
-        """Raises NotFound if there is no branch to publish to."""
+        """Raises NotFound if the branch to publish to doesn't exist."""
         self._repository.target(self._heads())
 
     def _heads(self) -> dict[str, str]:
@@ -130,8 +130,11 @@ class WorkingBranch:
     # --- the beginning and the end of a run --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Creates the working branch if there is none. If the existing branch has no changes yet and the output's branch has moved, the
-        working branch starts again from there."""
+        """Creates the working branch if there is none.
+
+        If the working branch exists but has no changes yet, and the output's branch has moved, the working branch starts again from the
+        output's branch.
+        """
         heads = self._heads()
         if self.name in heads:
             base = self._base(heads[self.name])
@@ -253,7 +256,7 @@ class WorkingBranch:
     # --- changes ---------------------------------------------------------------------------------------------------
 
     def send_content(self, change: Change) -> None:
-        """Sends a large file's content to the Hub. The content has no name there until the change is committed."""
+        """Sends a large file's content to the Hub. The content has no name on the Hub until the change is committed."""
         if not self._repository.send_content(change.prepare(), self.name):
             raise self._gone(change)
 

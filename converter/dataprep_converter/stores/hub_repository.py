@@ -22,14 +22,14 @@ Operation = Any
 File = Any
 
 BASE: Final = ".dataprep-base.json"
-"""A file at the top of a working branch, which names the commit at which the branch began."""
+"""A file at the top of a working branch. The file names the commit at which the branch began."""
 _MOST_PATHS: Final = 500
 _MOVED: Final = (409, 412)
 _TOO_MANY: Final = 429
 _PAUSE_SECONDS: Final = 60.0
 _LEAST_PAUSE_SECONDS: Final = 1.0
 _MOST_PAUSES_SECONDS: Final = 4000.0
-"""Once a commit has waited this long, it fails. This is more than an hour, because the Hub limits the number of commits per hour."""
+"""A commit that has waited this long fails. The limit is more than an hour, because the Hub limits the number of commits per hour."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class HubRepository:
         return heads[revision]
 
     def files(self, paths: Sequence[str], commit: str) -> dict[str, File]:
-        """Maps each path that is a file to the file's attributes."""
+        """Maps each of the paths that are files to the file's attributes."""
         files: dict[str, File] = {}
         for start in range(0, len(paths), _MOST_PATHS):
             found = self._api.get_paths_info(paths=paths[start : start + _MOST_PATHS], revision=commit, **self._where)
@@ -122,7 +122,7 @@ class HubRepository:
         self._api.create_branch(branch=name, revision=commit, exist_ok=True, **self._where)
 
     def delete_branch(self, name: str) -> bool:
-        """Deletes a branch. Returns whether it existed."""
+        """Deletes a branch. Returns whether the branch existed."""
         errors = import_module("huggingface_hub.errors")
         try:
             self._api.delete_branch(branch=name, **self._where)
@@ -131,7 +131,7 @@ class HubRepository:
         return True
 
     def send_content(self, operation: Operation, branch: str) -> bool:
-        """Sends a large file's content, which has no name on the Hub until it is committed. Returns whether the branch exists."""
+        """Sends a large file's content. The content has no name on the Hub until it is committed. Returns whether the branch exists."""
         errors = import_module("huggingface_hub.errors")
         try:
             self._api.preupload_lfs_files(additions=[operation], revision=branch, free_memory=False, **self._where)
@@ -140,7 +140,7 @@ class HubRepository:
         return True
 
     def retry(self, call: Callable[[], None], what: str) -> None:
-        """Calls `call`, and retries if the Hub can't be reached. Makes more attempts if others make commits in the meantime."""
+        """Calls `call`, and retries if the Hub can't be reached. If other commits are made in the meantime, there are more attempts."""
 
         def attempt() -> None:
             with self._border(self.folder.uri):

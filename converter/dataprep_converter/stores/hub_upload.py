@@ -45,7 +45,7 @@ class HubUpload:
         if self._staged is None:
             self.stage()
         change = self._change(replace=replace)
-        # The content isn't sent again, unless this commit fails.
+        # Don't send the content again unless this commit fails.
         change.operation, self._staged = self._staged.operation if self._staged is not None else None, None
         (entry,) = self._branch.change([change])
         if entry is None:

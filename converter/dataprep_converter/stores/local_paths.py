@@ -50,12 +50,12 @@ def unstale(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def loop_error(path: str) -> NotFound:
-    """Returns the error for a link that leads to itself."""
+    """Returns the error for a symbolic link that leads to itself."""
     return NotFound(f"{path} is a symbolic link that leads back to itself: remove it, or make it point to a file or a folder.", uri=path)
 
 
 def translate(error: OSError, path: str) -> NoReturn:
-    """Raises our error for an operating system error."""
+    """Translates an operating system error and raises the translated error."""
     if error.errno in _FULL:
         raise StoreFull(f"No space or quota left for {path}: {error.strerror}.", uri=path) from error
     if error.errno in _REFUSED:
@@ -79,7 +79,7 @@ def translate(error: OSError, path: str) -> NoReturn:
 
 
 def translate_creation(error: OSError, folder: str) -> NoReturn:
-    """Raises our error for a failure to create a file in `folder`. The folder and its parents may be missing."""
+    """Translates the failure to create a file in `folder`, and raises the translated error. The folder and its parents may be missing."""
     parent = os.path.abspath(folder)  # noqa: PTH100 - links must stay as they are
     while not os.path.isdir(parent) and parent != "/":  # noqa: PTH112 - names that aren't UTF-8 are possible
         parent = os.path.dirname(parent)  # noqa: PTH120 - as above

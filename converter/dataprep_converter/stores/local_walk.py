@@ -14,7 +14,7 @@ from typing import TypeAlias
 from dataprep_converter.stores.local_paths import ABSENT, is_regular, loop_error, path_of, translate, unstale
 
 FolderStates: TypeAlias = tuple[str, list[str], list[os.stat_result]]
-"""A folder's URI, which ends in a slash, and the names and stat results of some of the folder's files."""
+"""A folder's URI, which ends in a slash, and some of the folder's files: their names and stat results."""
 _MOST_FILES = 256
 _ends_as_folder = methodcaller("endswith", "/")
 
@@ -64,7 +64,7 @@ def _list_folder(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> G
             identity = os.fstat(descriptor)
         except OSError as exc:
             translate(exc, folder)
-        # A symbolic link may lead to a parent folder. So don't enter a folder that is already one of the parents on this path.
+        # A symbolic link may have led back to a parent folder. In this case, don't list the folder again.
         if (identity.st_dev, identity.st_ino) in above:
             return
         above = (*above, (identity.st_dev, identity.st_ino))

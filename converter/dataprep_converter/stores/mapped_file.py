@@ -1,10 +1,10 @@
 """Reads many small pieces of a local file in few system calls.
 
-With rows in random order, a call for each row would cost more than reading the row's bytes.
+If rows are read in random order, a system call for each row costs more than reading the row's bytes.
 
 The file is mapped into memory, and the kernel copies the pieces from the mapping into an anonymous file in memory. If our own code copied
 the pieces, an unreadable page (after a truncation or a disk error) would raise a signal that ends the process. When the kernel copies the
-pieces, there is no signal: the system call returns an error.
+pieces, the system call returns an error instead.
 """
 
 import ctypes

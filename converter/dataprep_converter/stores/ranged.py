@@ -70,10 +70,10 @@ class RangedInput(Closeable, ABC):
 
 
 class ParallelInput(RangedInput):
-    """An object of a store that limits the speed of each connection, and answers requests for ranges in any order."""
+    """An object of a store that limits the speed of each connection and serves requests for ranges in any order."""
 
     def __init__(self, entry: Entry, *, digest: str = "", is_limited: bool) -> None:
-        """With `is_limited`, the job limits the store's requests per second, so as few requests as possible are sent."""
+        """`is_limited` says that the job limits the store's requests per second. This object then sends as few requests as possible."""
         super().__init__(entry, digest=digest)
         self._is_limited = is_limited
 

@@ -80,8 +80,8 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
 def store_class(scheme: str) -> type[Store]:
     """Returns the store class for a scheme.
 
-    Raises BadSpec for an unknown scheme, and names the known schemes. Raises BadSpec if the scheme's client is not installed, and names the
-    extra to install.
+    Raises BadSpec for an unknown scheme; the message lists the known schemes. Also raises BadSpec if the scheme's client is not installed;
+    the message names the extra to install.
     """
     if scheme == "hf":
         from dataprep_converter.stores.hub import HubStore

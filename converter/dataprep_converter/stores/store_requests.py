@@ -50,7 +50,7 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
     in_doubt: bool = False
-    """Whether an earlier attempt at the same request got no response or a server error, and so may have succeeded."""
+    """Whether an earlier attempt at the same request may have succeeded, because it got no response or a server error."""
 
     @property
     def ok(self) -> bool:
@@ -177,8 +177,8 @@ class Requests(ABC):
             try:
                 connection.request(method, target, body=body or None, headers=signed)
             except (BrokenPipeError, ConnectionResetError):
-                # If a server refuses a request before it has read the complete body, it sends a response and closes the connection. If it
-                # sent no response, `getresponse` raises an error.
+                # If a server refuses a request before it has read the complete body, it sends a response and closes the connection. If
+                # there is no response, `getresponse` raises an error.
                 broke = True
             with connection.getresponse() as response:
                 self.budget.answered(response.status, sent_at=sent_at)

@@ -1,8 +1,8 @@
 """Copies any file or folder to any store. `dataprep copy` uses this module for everything except data sets, which `steps/copy_job.py`
 copies.
 
-Files outside a data set have no manifest, so only the store's listing is available to compare them with. Therefore each file is read with
-the pin from the listing, becomes visible only when it is complete, and is read back. Existing files are compared with the source so that an
+Files outside a data set have no manifest, so they can be compared only with the store's listing. Therefore each file is read with the pin
+from the listing, becomes visible only when it is complete, and is read back. Existing files are compared with the source so that an
 interrupted copy can continue.
 """
 
@@ -37,7 +37,7 @@ _FILE_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seco
 
 
 class _CancelledError(Exception):
-    """The copy was stopped because this file's result is no longer needed."""
+    """Stops the copy of a file whose result is no longer needed."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ def is_data_set(uri: str, access: Access) -> bool:
 
 
 def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
-    """Copies a file, or all files in a folder, which keep their relative paths. Idempotent: existing files with the same bytes are kept.
+    """Copies a file, or all files in a folder with their relative paths. Idempotent: existing files with the same bytes are kept.
 
     Raises NotFound if the URI doesn't exist, and BadSpec if source and destination overlap. Unless `overwrite` is set, raises OutputExists
     if a destination file has different content. Raises InputChanged if a file changed while it was being read.
@@ -168,7 +168,7 @@ class _Copier:
                         )
                     upload.commit(replace=self.overwrite)
             except AlreadyExists:
-                # Another writer was faster, or our own commit succeeded and its response was lost.
+                # Another writer was faster, or our own commit succeeded but its response was lost.
                 if digest_of(self.target, uri) != digest.hexdigest():
                     self._refuse(uri)
         if digest_of(self.target, uri) != digest.hexdigest():

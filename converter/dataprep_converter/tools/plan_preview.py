@@ -1,6 +1,6 @@
 """Previews a job for people: the plan's figures, each split's classes, and likely mistakes. Writes nothing.
 
-The figures come from the plan step. The classes and the likely mistakes need records, so some records are read here.
+The figures come from the plan step. This module reads some records to find the classes and the likely mistakes.
 """
 
 import itertools
@@ -34,12 +34,12 @@ _NO_FILES: Final = frozenset({"sql", "table", "join", "plugin"})
 """Sources whose units don't correspond to the user's files."""
 _FIRST_RECORDS: Final = 1000
 _MOST_READ: Final = 20_000
-"""Maximum number of records read per split to count its classes."""
+"""Maximum number of records that are read from each split to count its classes."""
 _MOST_LISTED: Final = 200_000
 """The same limit, for readers that can read single columns cheaply."""
 _AT_ONCE: Final = 1000
 _FEW: Final = 20
-"""With fewer records than this, a single class, or a class with a single record, doesn't indicate a mistake."""
+"""If there are fewer records than this, a single class, or a class with a single record, doesn't indicate a mistake."""
 _MOST_NAMED: Final = 5
 
 Counts = Mapping[str, Counter[str]]
@@ -68,7 +68,7 @@ def preview(job: DataPrepJob, access: Access) -> Preview:
         fault = fault_of_output(draft, job=job.metadata.name)
         mistakes = [str(fault)] if fault is not None else []
         classes: Mapping[str, Counts] = {}
-        # Files that the reader made while planning are stored only by the plan step, so their records can't be read yet.
+        # The reader may have made files while planning. Only the plan step stores these files, so their records can't be read here.
         if isinstance(draft, ConversionDraft) and draft.tables.intermediate is None:
             try:
                 classes, more = _look_at_records(draft, access)

@@ -62,9 +62,9 @@ class RepairResult:
 def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> RepairResult:
     """Makes a data set complete again. Idempotent; a call after an interruption continues the repair.
 
-    `job` is the job that made the data set. It is needed if the manifest is damaged, and also if the job runs the user's code or has HDFS
-    options. Raises NotFound if there is no data set, BadSpec if the job is missing or didn't make the data set, InputChanged naming the
-    inputs that have changed since planning, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields
+    `job` is the job that made the data set. `job` is needed if the manifest is damaged, if the job runs the user's code, or if the job has
+    HDFS options. Raises NotFound if there is no data set, BadSpec if the job is missing or didn't make the data set, InputChanged naming
+    the inputs that have changed since planning, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields
     different bytes.
     """
     access.write_to(uri)
@@ -220,9 +220,9 @@ class _DamagedDataSet:
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """Returns a new plan, made with the original versions of the rules.
 
-        The manifest records these versions. If it is missing, this release's versions are tried first. Then the newest parts (`joins`,
-        `textUnits`, `int96`, `decimals`, `types`, `heif`, `structs` and `nulls`) are removed one after another, and the oldest versions are
-        tried last.
+        The manifest records these versions. If it is missing, this release's versions are tried first. Then the newest parts are removed
+        one after another (`joins`, `textUnits`, `int96`, `decimals`, `types`, `heif`, `structs` and `nulls`). The oldest versions are tried
+        last.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:

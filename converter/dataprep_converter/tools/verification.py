@@ -1,11 +1,11 @@
 """Verifies a finished data set: reads all of it and compares it with its manifest.
 
 Every byte of each shard is read once. While reading, `verify` checks the format's framing and CRCs, the number of records, the size and the
-SHA-256. A matching digest proves that these are the bytes the encoder wrote. So unless all records are requested, only a few evenly spaced
-records of each file are parsed and compared with the features.
+SHA-256. A matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only a few evenly
+spaced records of each file are parsed and compared with the features.
 
-Framing alone is not enough: a TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO file leaves the
-frames intact.
+Checking only the framing isn't enough: a TFRecord file that was cut between two records can be read without an error, and a flipped bit in
+a RecordIO file may leave the frames intact.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def verify(uri: str, access: Access, *, expect: str | None = None, every_record:
     """Returns the manifest of the data set if every byte matches it.
 
     Raises NotWhole with the file and offset of the first fault, and NotFound if there is no finished data set. `expect` is either the
-    manifest's SHA-256 or the digest of the files that is stored in the manifest. With `every_record`, all records are parsed.
+    manifest's SHA-256, or the files' digest that is stored in the manifest. If `every_record` is set, all records are parsed.
     """
     verification = Verification(uri, access, expect=expect)
     with closing(verification.faults(every_record=every_record)) as faults:
@@ -116,7 +116,7 @@ def _listing_faults(expected: ExpectedFiles, found: Differences) -> Iterator[Fau
 
 
 class _CancelledError(Exception):
-    """The check was stopped because this file's result is no longer needed."""
+    """Stops the check of a file whose result is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class _ShardCheck:
     missing: Collection[str]
     """The files that the store doesn't list."""
     sizes: Mapping[str, int]
-    """The files that the store lists with a different size than the manifest, and these sizes."""
+    """The files whose size in the store's listing differs from the size in the manifest, mapped to their size in the listing."""
 
     def fault(self, file: ManifestFile) -> Fault | None:
         """Returns the first fault of a listed file, or None if it has no fault or isn't listed.
@@ -211,7 +211,7 @@ def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any
 
 
 def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
-    """Yields the pieces, and digests each piece in another thread. The digest can lag one piece behind the yielded pieces."""
+    """Yields the pieces, and digests each piece in another thread. The digest may be one piece behind the yielded pieces."""
     behind: Future[None] | None = None
     for piece in pieces:
         if stop.is_set():

@@ -42,7 +42,7 @@ class NamesClasses(Protocol):
 
 @runtime_checkable
 class Fittable(Protocol):
-    """A step that is fitted to one split of the data while planning, before it can be applied."""
+    """A step that must be fitted to one split of the data, while planning, before it can be applied."""
 
     @property
     def fitted_split(self) -> str | None:
@@ -67,16 +67,16 @@ class ReordersSteps(Protocol):
 
     @property
     def moves_steps(self) -> bool:
-        """Whether the step, with its options, changes the positions of values."""
+        """Whether the step changes the positions of values with the given options."""
         ...
 
 
 @runtime_checkable
 class FollowsVersions(Protocol):
-    """A step whose result depends on the version of a part (`run_id.PARTS`)."""
+    """A step whose result depends on the version of one of the parts in `run_id.PARTS`."""
 
     def follow(self, *, reads_heif: bool) -> None:
-        """Uses the rules of the plan from now on. `reads_heif` says whether AVIF and HEIC files are images."""
+        """Uses the rules of the plan from now on. `reads_heif` says whether AVIF and HEIC files count as images."""
         ...
 
 

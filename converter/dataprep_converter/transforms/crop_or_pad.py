@@ -28,7 +28,7 @@ class CropOrPadStep:
         self._schema = replaced(schema, self._images.name, {self._images.name: new, **sizes})
 
     def schema(self) -> pa.Schema:
-        """Returns the columns. The images become tensors of one size, and `X/height` and `X/width` contain this size."""
+        """Returns the columns. The images become tensors of one size, which `X/height` and `X/width` contain."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

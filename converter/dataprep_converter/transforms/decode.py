@@ -1,4 +1,4 @@
-"""`decode`: turns image files into images. Sizes come from the headers; pixels are decoded by the step that needs them (`pixels.py`)."""
+"""`decode`: turns image files into images. It reads the sizes from the files' headers; later steps decode the pixels (`pixels.py`)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -87,7 +87,7 @@ class DecodeStep:
         first = 0
         while (end := first + _count_fitting(sizes[first:])) < len(sizes):
             yield replace(batch, records=batch.records.slice(first, end - first))
-            # The first part carries the counts of the whole batch, so later parts must not repeat them.
+            # The first part contains the counts of the whole batch. Later parts must not repeat these counts.
             batch = replace(batch, bad=[], bytes_in=0, filtered=0, added=0)
             first = end
         yield replace(batch, records=batch.records.slice(first))

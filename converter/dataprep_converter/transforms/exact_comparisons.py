@@ -22,7 +22,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "greater_equal": operator.ge,
 }  # fmt: skip
 _NEAR: Final = 16 * float(np.finfo(np.float64).eps)
-"""If two float64 values differ by at most this share of the larger one, the decimals might be in a different order than these values."""
+"""If two float64 values differ by at most this share of the larger value, the decimals might have a different order."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Any]]]] = {
     "starts_with": (2, lambda value, text: pc.starts_with(value, pattern=text)),
     "ends_with": (2, lambda value, text: pc.ends_with(value, pattern=text)),
     "contains": (2, lambda value, text: pc.match_substring(value, pattern=text)),
-    # With any pattern, RE2 takes time linear in the length of the text.
+    # RE2 takes time linear in the length of the text, whatever the pattern.
     "matches": (2, lambda value, text: pc.match_substring_regex(value, pattern=text)),
 }
 _DEEPEST: Final = 50
@@ -60,7 +60,7 @@ class Expression:
         self._text = text
         self._of = of
         self.exact: dict[str, str] = {}
-        """The columns whose decimals are compared by all their digits, each mapped to the reader's column."""
+        """Maps each column whose decimals are compared by all their digits to the reader's column."""
         try:
             parsed = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
@@ -262,9 +262,9 @@ def _column_name(node: ast.expr) -> str | None:
 
 
 def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.RecordBatch) -> Any:
-    """Returns, for each row, whether the two sides of any pair are equal, or the opposite if `negated` is set.
+    """Returns, for each row, whether the two sides of any pair are equal.
 
-    As in Arrow's `is_in`, a missing value isn't in any list.
+    If `negated` is set, returns the opposite. As in Arrow's `is_in`, a missing value isn't in any list.
     """
     inside: Any = pa.array(np.zeros(records.num_rows, np.bool_))
     for left, right in pairs:

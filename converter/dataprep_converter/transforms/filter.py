@@ -13,7 +13,7 @@ from dataprep_converter.transforms.expressions import Expression
 
 
 class FilterStep:
-    """Drops records for which the expression is false or null, as SQL does."""
+    """Drops records for which the expression is false or null, like SQL's WHERE."""
 
     def __init__(self, options: Filter, schema: pa.Schema) -> None:
         self._where = Expression(options.where, schema, of="The transform filter")

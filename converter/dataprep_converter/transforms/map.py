@@ -78,7 +78,7 @@ class MapStep:
     def _call(self, row: dict[str, Any]) -> list[Any]:
         try:
             result = self._function(row, **self._options)
-        except Exception as exc:  # whatever the user's code raises
+        except Exception as exc:  # the user's code may raise anything
             raise BadSample(f"the plug-in {self._name!r} failed: {plugins.describe(exc, self._function)}") from exc
         return [] if result is None else result if isinstance(result, list) else [result]
 

@@ -15,8 +15,8 @@ from dataprep_converter.records.columns import find_columns, numbers, text_advic
 class OneHotStep:
     """Encodes integer columns.
 
-    A class out of range makes its sample bad, unless `unknownIsBackground` is set. A missing class makes its sample bad unless there is a
-    background class.
+    A class out of range makes its sample bad, unless `unknownIsBackground` is set. A missing class also makes its sample bad, unless there
+    is a background class.
     """
 
     def __init__(self, options: OneHot, schema: pa.Schema) -> None:

@@ -1,8 +1,8 @@
 """Columns of images between `decode` and the step that makes their sizes equal, and helpers for the image steps.
 
 A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. A column of encoded images
-contains the files, and the sizes of the images after decoding and resizing. The column's type contains the operations to apply. A step that
-needs pixels decodes one image at a time.
+contains the files, and the sizes that the images will have after decoding and resizing. The column's type lists the operations that are
+still to be applied. A step that needs pixels decodes one image at a time.
 """
 
 import json

@@ -27,9 +27,9 @@ _OF = "The transform resize"
 
 
 class ResizeStep:
-    """Resizes images. The results are tensors, with one exception.
+    """Resizes images to tensors, with one exception.
 
-    If images of different sizes are resized by their shortest side, this step only computes the new sizes; a later step resizes the pixels.
+    If images of different sizes are resized by their shortest side, this step only computes the new sizes. A later step resizes the pixels.
     """
 
     def __init__(self, options: Resize, schema: pa.Schema) -> None:

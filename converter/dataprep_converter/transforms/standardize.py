@@ -1,7 +1,7 @@
 """`standardize`: scales values to mean 0 and standard deviation 1.
 
-Mean and deviation are given in the spec, computed for each tensor, or computed over all tensors of a split while planning. Images of
-bytes are standardized with exact sums and a lookup table, because a byte has only 256 values. So each result is rounded only once.
+The mean and the deviation are given in the spec, computed for each tensor, or computed over all tensors of a split while planning. A byte
+has only 256 values, so images of bytes are standardized with exact sums and a lookup table. Each result is therefore rounded only once.
 """
 
 import math
@@ -86,7 +86,7 @@ class StandardizeStep:
     def apply(self, batch: Batch) -> Batch:
         """Standardizes the column. A sample without a value, or with a result that the type can't represent, is bad."""
         values, missing = numbers(batch.records.column(self._column))
-        # Overflow is ignored here, because infinite results are detected below.
+        # Ignore overflow here: infinite results are detected below.
         with np.errstate(over="ignore", invalid="ignore"):
             standardized = self._standardize_each(values) if self._fixed is None else self._standardize_by(values, *self._fixed)
         faults: dict[int, str] = {}
@@ -146,7 +146,7 @@ class _Moments:
 
 
 def _moments(tensor: npt.NDArray[np.uint8]) -> tuple[float, float]:
-    """Returns the mean, and the deviation to divide by. The sums are integers, so they are exact for any size."""
+    """Returns the mean, and the deviation to divide by. The sums are integers, so they are exact for tensors of any size."""
     total = tensor.size
     first, second = byte_sums(tensor)
     deviation = math.sqrt((total * second - first * first) / (total * total))

@@ -25,10 +25,10 @@ def is_array(values: Any) -> bool:
 
 
 def as_numpy(values: Any) -> npt.NDArray[Any]:
-    """Returns an array's values, with their mask. A tensor of torch is taken from its device and from its graph; bfloat16, which NumPy lacks,
-    becomes float32.
+    """Returns an array's values, with their mask.
 
-    Raises TypeError for other tensors that NumPy can't have, and ValueError for values that are no array.
+    A torch tensor is detached from its graph and copied from its device; bfloat16, which NumPy lacks, becomes float32. Raises TypeError for
+    other tensors that NumPy can't represent, and ValueError for values that aren't an array.
     """
     if type(values).__module__.partition(".")[0] == "torch":
         values = values.detach().cpu()
@@ -38,7 +38,10 @@ def as_numpy(values: Any) -> npt.NDArray[Any]:
 
 
 def column_of(values: npt.NDArray[Any]) -> Any:
-    """Returns a column of numbers, tensors, texts, bytes or times. Masked values are null. Raises ArrowException for values of other types."""
+    """Returns a column of numbers, tensors, strings, bytes or times.
+
+    Masked values are null. Raises ArrowException for values of other types.
+    """
     if isinstance(values, np.ma.MaskedArray):
         if not np.ma.is_masked(values):
             return column_of(values.data)
@@ -55,7 +58,7 @@ def column_of(values: npt.NDArray[Any]) -> Any:
 def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.RecordBatch], int]:
     """Returns the columns, the batches, and the number of bytes of these arrays. Nothing is copied before a batch is requested.
 
-    Raises BadData for arrays of different lengths, and for values that a column can't have.
+    Raises BadData for arrays of different lengths, and for values that a column can't contain.
     """
     for name in arrays:
         check_column_name(name, "The dictionary")
@@ -79,8 +82,10 @@ def array_batches(arrays: Mapping[str, Any]) -> tuple[pa.Schema, Iterator[pa.Rec
 
 
 def _values(name: str, values: Any) -> Any:
-    """Returns an array of numbers, or a column. Texts and objects become a column at once, because their type isn't known before all were
-    looked at."""
+    """Returns an array of numbers, or a column.
+
+    Strings and objects are converted to a column immediately, because their type is known only after all values have been examined.
+    """
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return _column(name, values)
     try:
@@ -90,12 +95,12 @@ def _values(name: str, values: Any) -> Any:
     except ValueError as exc:
         raise BadData(f"NumPy can't make an array of {name!r}: {exc}") from exc
     if not array.ndim:
-        raise BadData(f"The array {name!r} is a single value, expected one entry per record.")
+        raise BadData(f"The array {name!r} is a single value; expected one entry per record.")
     return array if array.dtype.kind in "biuf" else _column(name, array)
 
 
 def _column(name: str, values: Any, kind: pa.DataType | None = None) -> Any:
-    """Returns a column, of type `kind` if that is known."""
+    """Returns a column. Its type is `kind`, unless `kind` is None."""
     if isinstance(values, pa.Array):
         return values
     try:

@@ -1,7 +1,7 @@
-"""Gives columns class names: replaces texts and categories with the numbers of their classes, and checks columns that are numbers already.
+"""Gives columns class names: replaces strings and categories with class numbers, and checks columns that already contain class numbers.
 
-A column has class names if the data has them for its numbers, as Hugging Face's `ClassLabel` does, or if the caller asks for them. A column
-of categories is text otherwise, like a column of any other text, because many libraries use categories only to save memory.
+A column gets class names if the data has names for the column's numbers, as with Hugging Face's `ClassLabel`, or if the caller asks for
+them. Otherwise, a column of categories is treated like any other column of text, because many libraries use categories only to save memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,21 +23,24 @@ from dataprep_io.data.streams import Stream
 Names = tuple[str, ...]
 """The names of a column's classes, in the order of their numbers."""
 Wanted = Mapping[str, Names | None]
-"""For each column, the names of its classes, or None for its own categories."""
+"""For each column, the names of its classes, or None if the column's own categories are its classes."""
 
 UNLABELLED: Final = -1
-"""Hugging Face's number of records without a label, which many test splits have."""
+"""The class number that Hugging Face uses for records without a label. Many test splits have such records."""
 _SHOWN_NAMES: Final = 10
 
 
 # Any, because this is what a user passes.
 def wanted_classes(classes: Any) -> Wanted:
-    """Returns the columns that are to have classes. Raises BadSpec unless `classes` has names of columns, or maps them to names of classes."""
+    """Returns the columns that are to have classes.
+
+    Raises BadSpec unless `classes` lists column names, or maps column names to class names.
+    """
     if classes is None:
         return {}
     if isinstance(classes, str) or not isinstance(classes, Mapping | Sequence):
         raise BadSpec(
-            f'classes has names of columns, or maps them to names of classes, such as {{"label": ["cat", "dog"]}}, got {classes!r}.'
+            f'classes must list column names, or map column names to class names, such as {{"label": ["cat", "dog"]}}; got {classes!r}.'
         )
     if not isinstance(classes, Mapping):
         return {str(column): None for column in classes}
@@ -45,7 +48,7 @@ def wanted_classes(classes: Any) -> Wanted:
 
 
 def with_classes(stream: Stream, wanted: Wanted) -> Stream:
-    """Returns the stream with the numbers of classes in the wanted columns, and in those for which the data has class names.
+    """Returns the stream, with class numbers in the wanted columns and in the columns for which the data has class names.
 
     Raises BadSpec for a column that can't have classes, and NoInput if a column's own categories are wanted and there are no rows. When the
     rows are read, raises BadData naming a record whose value isn't one of the classes.
@@ -70,7 +73,7 @@ def with_classes(stream: Stream, wanted: Wanted) -> Stream:
 
 
 def _with_categories(stream: Stream, columns: Sequence[str]) -> tuple[Stream, dict[str, Names]]:
-    """Returns the stream, of which nothing is lost, and the categories of these columns in the first batch."""
+    """Returns a stream with all of the batches, and the categories that these columns have in the first batch."""
     for column in columns:
         _check_has_categories(column, stream.schema.field(column).type)
     if not columns:
@@ -83,7 +86,7 @@ def _with_categories(stream: Stream, columns: Sequence[str]) -> tuple[Stream, di
 
 
 def _agreed(wanted: Wanted, stream: Stream) -> dict[str, Names | None]:
-    """Returns the wanted classes without the columns for which the data has the same. Raises BadSpec if it has others."""
+    """Returns the wanted classes, except those that the data has too. Raises BadSpec if the data has other classes for a column."""
     agreed = {}
     for column, names in wanted.items():
         there = stream.classes.get(column)
@@ -95,14 +98,14 @@ def _agreed(wanted: Wanted, stream: Stream) -> dict[str, Names | None]:
 
 
 def _checked(column: str, names: Any) -> Names:
-    """Returns the names of classes. Raises BadSpec unless they are different texts."""
+    """Returns the names of classes. Raises BadSpec unless they are strings that differ from each other."""
     if isinstance(names, str) or not isinstance(names, Sequence | np.ndarray) or not len(names):
-        raise BadSpec(f"classes: the classes of {column!r} are a list of names, got {names!r}.")
+        raise BadSpec(f"classes: the classes of {column!r} must be a list of names; got {names!r}.")
     if len(names) > MOST_TERMS:
         raise BadSpec(f"classes: {column!r} has {len(names):,} classes, but at most {MOST_TERMS:,} can have names.")
     for name in names:
         if not isinstance(name, str):
-            raise BadSpec(f"classes: the class names of {column!r} must be texts, but one is {name!r}, a {type(name).__name__}.")
+            raise BadSpec(f"classes: the class names of {column!r} must be strings, but one is {name!r}, a {type(name).__name__}.")
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise BadSpec(f"classes: the class {twice!r} of {column!r} occurs twice.")
@@ -118,12 +121,12 @@ def _check_has_categories(column: str, kind: Any) -> None:
 
 
 def _type_of_numbers(column: str, kind: Any) -> pa.DataType:
-    """Returns the type of a column's numbers of classes. Raises BadSpec for a column that has neither numbers nor texts."""
+    """Returns the type of a column's class numbers. Raises BadSpec for a column that has neither numbers nor strings."""
     if pa.types.is_integer(kind):
         numbers: pa.DataType = kind
         return numbers
     if not is_any_text(without_dictionary(kind)):
-        raise BadSpec(f"classes: the column {column!r} is {kind}, so it can't have classes: expected whole numbers or texts.")
+        raise BadSpec(f"classes: the column {column!r} is {kind}, but a column with classes must contain whole numbers or strings.")
     return pa.int64()
 
 
@@ -132,7 +135,7 @@ def _shown(names: Names) -> str:
 
 
 def _numbered(batches: Iterator[pa.RecordBatch], columns: Sequence["_Column"]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches with numbers of classes."""
+    """Yields the batches with class numbers."""
     start = 0
     for batch in batches:
         rows: Any = batch
@@ -154,7 +157,7 @@ class _Column:
         self._least = UNLABELLED if is_unlabelled_allowed else 0
 
     def numbers(self, values: Any, start: int) -> Any:
-        """Returns the numbers of the classes. `start` is the number of the first record. Raises BadData for another value."""
+        """Returns the numbers of the classes. `start` is the number of the first record. Raises BadData for a value that isn't a class."""
         if pa.types.is_integer(values.type):
             self._check_numbers(values, start)
             return values

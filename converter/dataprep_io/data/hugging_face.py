@@ -15,10 +15,12 @@ _TENSORS: Final = ("Array2D", "Array3D", "Array4D", "Array5D")
 _arrow: Any = pa  # the stubs lack tensors
 
 
-# Any, because the library is only known by the names of its classes.
+# Any, because the library's classes are recognised by name and never imported.
 def rows_without_features(data: Any) -> Iterator[Any] | None:
-    """Returns the rows of a data set whose columns the library doesn't know before it has made the rows, as after `map` or with a transform
-    of the user. Returns None for any other data set."""
+    """Returns the rows of a data set if the library knows the columns only after making the rows: after `map`, or with a user's transform.
+
+    Otherwise, returns None.
+    """
     has_transform = (getattr(data, "format", None) or {}).get("type") == "custom"
     return iter(data) if has_transform or data.features is None else None
 
@@ -53,8 +55,8 @@ def _converted(table: Any, features: Mapping[str, Any]) -> Any:
 
 
 def _contents(values: Any, name: str, feature: Any) -> Any:
-    """Returns the contents of files, such as those of images. Raises BadData for a file that can't be read."""
-    contents = pc.struct_field(values, "bytes")  # which is null where the file is, unlike values.field("bytes")
+    """Returns the contents of files, such as image files. Raises BadData for a file that can't be read."""
+    contents = pc.struct_field(values, "bytes")  # unlike values.field("bytes"), this is null where the file is null
     if contents.null_count > values.null_count:
         try:
             contents = pc.struct_field(feature.embed_storage(values), "bytes")

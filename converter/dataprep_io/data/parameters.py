@@ -17,16 +17,16 @@ def path(value: Any) -> str:
     """Returns the text of a path or URI. Raises TypeError for another type, and BadSpec if it is empty."""
     text = os.fspath(value)
     if not isinstance(text, str):
-        raise TypeError(f"uri is a str or a path, got {value!r}.")
+        raise TypeError(f"uri must be a str or a path; got {value!r}.")
     if not text.strip():
-        raise BadSpec(f"uri is the folder of the data set, got {value!r}. Use '.' for the working directory.")
+        raise BadSpec(f"uri must name the folder of the data set; got {value!r}. Use '.' for the working directory.")
     return text
 
 
 def names(value: Any, parameter: str) -> tuple[str, ...]:
     """Returns a list of different names. Raises BadSpec for anything else."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(name, str) and name for name in value):
-        raise BadSpec(f'{parameter} is a list of names, such as ["a", "b"], got {value!r}.')
+        raise BadSpec(f'{parameter} must be a list of names, such as ["a", "b"]; got {value!r}.')
     repeated = next((name for place, name in enumerate(value) if name in value[:place]), None)
     if repeated is not None:
         raise BadSpec(f"{parameter} has the name {repeated!r} twice.")
@@ -36,7 +36,7 @@ def names(value: Any, parameter: str) -> tuple[str, ...]:
 def whole_number(value: Any, parameter: str) -> int:
     """Returns a whole number of at least 1. Raises BadSpec for anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise BadSpec(f"{parameter} is a whole number of at least 1, got {value!r}.")
+        raise BadSpec(f"{parameter} must be a whole number of at least 1; got {value!r}.")
     return value
 
 
@@ -45,13 +45,13 @@ def size(value: Any, parameter: str) -> int:
     try:
         return whole_number(quantity.to_bytes(value) if isinstance(value, str) else value, parameter)
     except (BadSpec, ValueError):
-        raise BadSpec(f"{parameter} is a number of bytes or a text such as '64Mi', got {value!r}.") from None
+        raise BadSpec(f"{parameter} must be a number of bytes or a string such as '64Mi'; got {value!r}.") from None
 
 
 def schema(value: Any) -> pa.Schema | None:
     """Returns the columns' types. Raises TypeError for anything else."""
     if value is not None and not isinstance(value, pa.Schema):
-        raise TypeError(f"schema is a pyarrow.Schema, got {type(value).__name__}: use pyarrow.schema({value!r}).")
+        raise TypeError(f"schema must be a pyarrow.Schema; got {type(value).__name__}. Use pyarrow.schema({value!r}).")
     return value
 
 
@@ -62,6 +62,6 @@ def shown(value: Any, most: int = 80) -> str:
 
 
 def check_column_name(name: Any, of: str) -> None:
-    """Raises BadSpec unless the name of a column is text. `of` says what has the column."""
+    """Raises BadSpec unless the name of a column is text. `of` says, for the message, what has the column."""
     if not isinstance(name, str):
-        raise BadSpec(f"{of} has a column named {name!r}. Names of columns are texts.")
+        raise BadSpec(f"{of} has a column named {name!r}. Column names must be strings.")

@@ -10,9 +10,12 @@ from dataprep_converter.core.errors import BadData, BadSpec
 _arrow: Any = pa  # the stubs lack tensors
 
 
-# Any, because the library is only known by the names of its classes.
+# Any, because the library's classes are recognised by name and never imported.
 def check_columns(frame: Any) -> None:
-    """Raises BadSpec for a column of Python objects, of which the Arrow protocol passes only the addresses, or of a type that Arrow lacks."""
+    """Raises BadSpec for a column of a type that Arrow lacks, or of Python objects.
+
+    The Arrow protocol passes only the objects' addresses.
+    """
     for name, kind in frame.schema.items():
         if str(kind) in ("Object", "Int128", "UInt128"):
             raise BadSpec(
@@ -45,7 +48,7 @@ def with_tensors(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _shape(kind: Any) -> list[int]:
-    """Returns the sizes of arrays of arrays of numbers, or nothing for another type."""
+    """Returns the sizes of the nested arrays if the type is arrays of arrays of numbers. Otherwise, returns no sizes."""
     sizes = []
     while pa.types.is_fixed_size_list(kind):
         sizes.append(kind.list_size)

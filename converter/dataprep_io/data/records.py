@@ -1,4 +1,4 @@
-"""Turns dictionaries, and tuples whose values have names, into record batches.
+"""Turns dictionaries, and tuples with named values, into record batches.
 
 The types of the columns are those of the first records, unless a schema is given. Later records must fit.
 """
@@ -20,9 +20,9 @@ _FIRST_RECORDS: Final = 1024
 _MOST_RECORDS: Final = 16_384
 _BATCH_BYTES: Final = 8 << 20
 _SMALL: Final = frozenset({int, float, bool, type(None)})
-"""The types whose values are so small that only their number counts."""
+"""The types of small values. To estimate the size of such values, it is enough to count them."""
 _ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError)
-"""What conversions of values raise."""
+"""The exceptions that converting values can raise."""
 _POSSIBLE: Final = "a number of at most 64 bits, a decimal, text, bytes, a time, or lists, dictionaries or arrays of these"
 _arrow: Any = pa  # the stubs lack types that are known only at run time
 
@@ -30,10 +30,10 @@ _arrow: Any = pa  # the stubs lack types that are known only at run time
 def record_batches(
     items: Iterable[Any], *, columns: Sequence[str] | None, schema: pa.Schema | None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Returns the columns and the batches of records. `columns` has the names of the values, if the records are tuples.
+    """Returns the columns and the batches of records. If the records are tuples, `columns` contains the names of their values.
 
     Raises BadData naming the number of a record that doesn't fit the columns, BadSpec for columns without a name or a type, and TypeError
-    for a record that is no dictionary.
+    for a record that isn't a dictionary.
     """
     chunks = _chunks(_dictionaries(items, columns))
     start, first = next(chunks)
@@ -103,7 +103,7 @@ def _size(value: Any) -> int:
 
 
 def _batch(records: Sequence[Mapping[str, Any]], start: int, schema: pa.Schema, set_by: str) -> pa.RecordBatch:
-    """Returns the records with these columns, which `set_by` names."""
+    """Returns the records with these columns. `set_by` says, for messages, where the columns come from."""
     names = set(schema.names)
     for number, record in enumerate(records, start):
         if not record.keys() <= names:
@@ -134,7 +134,7 @@ def _column(name: str, values: Sequence[Any], start: int, kind: pa.DataType | No
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether this is a missing value of pandas, or a masked one of NumPy, which Arrow doesn't know."""
+    """Whether this is a missing value of pandas, or a masked value of NumPy. Arrow recognises neither."""
     return value is np.ma.masked or (type(value).__name__ in ("NAType", "NaTType") and type(value).__module__.startswith("pandas."))
 
 

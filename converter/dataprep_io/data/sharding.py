@@ -1,7 +1,7 @@
 """Divides a stream of rows into shards, and lets several threads write them.
 
-A shard's rows are collected before a thread writes them. So memory holds the rows of the shards that are being collected, one of each
-split, and of those that the threads write.
+A shard's rows are collected before a thread writes them. So memory holds the rows of one growing shard for each split, and of the shards
+that the threads are writing.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ class Limits:
 
     records: int | None = None
     size: int = DEFAULT_BYTES
-    """The number of bytes of its rows in memory."""
+    """The number of bytes that the shard's rows take in memory."""
 
     def even(self, size: int | None) -> "Limits":
-        """Returns limits that divide a stream of this size into shards of equal size. The column of splits isn't part of the size."""
+        """Returns limits that divide a stream of this size into shards of equal size. The size doesn't include the column of splits."""
         if size is None or size <= self.size:
             return self
         return Limits(self.records, -(-size // max(1, -(-size // self.size))))
@@ -112,9 +112,9 @@ def written_by_threads(
     watch: Callable[[int, int], None] = lambda *_: None,
 ) -> list[_T]:
     """Calls `write` in several threads, with each shard's number, the number of records before it, and its rows. Returns what the calls
-    returned, in the shards' order. Calls `watch` in this thread with the numbers of shards and records that have been begun.
+    returned, in the shards' order. Calls `watch` in this thread with the numbers of shards and records whose writing has begun.
 
-    Raises the first error, after the shards that are being written have ended.
+    Raises the first error, but only after all writes in progress have ended.
     """
     futures: list[Future[_T]] = []
     with ThreadPoolExecutor(workers, thread_name_prefix="dataprep-write") as pool:

@@ -44,9 +44,9 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 3
-"""How often a shard is written if the store can't be reached."""
+"""How often writing a shard is tried if the store can't be reached."""
 MODES: Final[dict[str, Mode]] = {"error": "errorifexists", "overwrite": "overwrite", "append": "append", "ignore": "ignore"}
-"""The modes of `write`, and what data frames' engines call them."""
+"""The modes of `write`, each with its name in the data frame engines."""
 _WORDS: Final = (
     (r"save mode is errorifexists or ignore", 'mode is "error" or "ignore"'),
     (
@@ -58,28 +58,30 @@ _WORDS: Final = (
     (r"fileName", "file_name"),
     (r"python:shard-(\d+)", r"shard \1 of the data"),
 )
-"""Patterns in messages about data frames, and the words of `write` for them."""
+"""Patterns in messages about data frames, and what messages of `write` say instead."""
 
 _in_words_of_write = in_words(_WORDS)
-"""A decorator that puts messages about data frames into the words of `write`."""
+"""A decorator that rewords messages about data frames for users of `write`."""
 
 
 @_in_words_of_write
 def write_options(
     uri: str, *, format_: str, mode: str, split: str, split_column: str | None, nested: Sequence[str], output: dict[str, Any]
 ) -> WriteOptions:
-    """Returns what a write is to do. `output` has further fields of `spec.output`.
+    """Returns the options of a write. `output` contains further fields of `spec.output`.
 
     Raises BadSpec for an unknown mode or format and for invalid names, and SpecError for an invalid value of a field.
     """
     if not isinstance(mode, str) or mode not in MODES:
-        raise BadSpec(f"mode is {', '.join(map(repr, MODES))}, got {mode!r}.")
+        raise BadSpec(f"mode must be one of {', '.join(map(repr, MODES))}; got {mode!r}.")
     if not isinstance(format_, str):
-        raise BadSpec(f"format is the name of a format, such as 'tfrecord', got {format_!r}.")
+        raise BadSpec(f"format must be the name of a format, such as 'tfrecord'; got {format_!r}.")
     if split_column is not None and (not isinstance(split_column, str) or not split_column):
-        raise BadSpec(f"split_column is the name of a column, got {split_column!r}.")
+        raise BadSpec(f"split_column must be the name of a column; got {split_column!r}.")
     if split_column is not None and split != SPLIT:
-        raise BadSpec("split and split_column contradict each other: set split if all rows have the same split.")
+        raise BadSpec(
+            "split and split_column contradict each other: set only split if all rows have the same split, otherwise only split_column."
+        )
     check_format(format_)
     try:
         spec = spec_of(PYTHON, {"uri": location(uri), "format": format_, **output}, mode=MODES[mode], nested=nested or None)

@@ -1,4 +1,4 @@
-"""The splits of the rows: a table for each split, or a column with the names of the splits."""
+"""The splits of the rows that `write` gets: either each split has a table of its own, or a column names each row's split."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from dataprep_io.data.streams import Options, Stream, conformed, is_of, stream_o
 _SHOWN: Final = 60
 
 
-# Any here and below, because the types of other libraries are only known by their names.
+# Any here and below, because other libraries' classes are recognised by name and never imported.
 def has_table_for_each_split(data: Any) -> bool:
     """Whether the data is a mapping from splits to their data."""
     is_mapping = isinstance(data, Mapping) and len(data) > 0 and not any(is_array(values) for values in data.values())
@@ -26,7 +26,7 @@ def has_table_for_each_split(data: Any) -> bool:
 
 
 def stream_with_splits(data: Any, options: Options, wanted: Wanted, split_column: str | None) -> tuple[Stream, str | None]:
-    """Returns the rows of `data` with the wanted classes, and the name of their column with the names of splits, if they have one."""
+    """Returns the rows of `data` with the wanted classes, and the name of the column that names each row's split, if there is one."""
     if has_table_for_each_split(data):
         if not data:
             raise NoInput("The data has no splits, so there is nothing to write.")
@@ -35,9 +35,10 @@ def stream_with_splits(data: Any, options: Options, wanted: Wanted, split_column
             streams[str(split)] = stream = _stream_of_split(str(split), rows, options, wanted)
             if len(streams) > 1 and stream.classes != wanted:
                 raise BadSpec(
-                    f"Split {split}: the data has classes for {', '.join(stream.classes.keys() - wanted)}, but that of the first split doesn't."
+                    f"Split {split}: the data has classes for {', '.join(stream.classes.keys() - wanted)}, but the data of the first split "
+                    "has no such classes."
                 )
-            # Where a column's own categories are wanted, all splits have those of the first.
+            # If a column's own categories are wanted, all splits use the categories of the first split.
             wanted = stream.classes
         return _with_split_column(streams)
     stream = with_classes(stream_of(data, options), wanted)
@@ -45,14 +46,14 @@ def stream_with_splits(data: Any, options: Options, wanted: Wanted, split_column
 
 
 def _stream_of_split(split: str, rows: Any, options: Options, wanted: Wanted) -> Stream:
-    """Returns the rows of a split with the wanted classes. The messages of errors name the split."""
+    """Returns the rows of a split with the wanted classes. Error messages name the split."""
     first = rows[0] if isinstance(rows, list | tuple) and rows else None
     is_value = isinstance(rows, int | float | str | bytes | None) or (
         options.columns is None and isinstance(first, int | float | str | bytes)
     )
     if is_value:
         raise TypeError(
-            f"Each key of a dictionary is a split, and its value has the records of the split, but {split!r} has {shown(rows, _SHOWN)}. If the keys are "
+            f"A dictionary must map each split to its records, but {split!r} has {shown(rows, _SHOWN)}. If the keys are "
             "columns, pass a table or arrays, such as pyarrow.table(data). If the dictionary is a record, pass a list of records."
         )
     with _naming_split(split):
@@ -67,7 +68,7 @@ def _named_batches(split: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 @contextmanager
 def _naming_split(split: str) -> Iterator[None]:
-    """Puts the split before the messages of errors."""
+    """Puts the split's name at the start of error messages."""
     try:
         yield
     except ConvertError as exc:
@@ -76,7 +77,7 @@ def _naming_split(split: str) -> Iterator[None]:
 
 
 def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
-    """Returns one stream with a column that names the split of each row. All splits get the columns of the first."""
+    """Returns one stream with a column that names the split of each row. All splits get the columns of the first split."""
     first, stream = next(iter(streams.items()))
     schema = stream.schema
     column = "split"
@@ -93,7 +94,7 @@ def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
 
 
 def _with_texts(stream: Stream, column: str) -> Stream:
-    """Returns the stream with texts of the usual type in a column. Libraries have texts of several types, and dictionaries of texts."""
+    """Returns the stream with a text column as Arrow's `string`. Other libraries' text may have another type, or be a dictionary."""
     place = stream.schema.get_field_index(column)
     if place < 0 or not is_any_text(without_dictionary(kind := stream.schema.field(place).type)) or kind == pa.string():
         return stream
@@ -103,6 +104,6 @@ def _with_texts(stream: Stream, column: str) -> Stream:
 
 
 def _named(batches: Iterator[pa.RecordBatch], column: str, split: str) -> Iterator[pa.RecordBatch]:
-    """Yields the batches with a column that has the name of their split in each row."""
+    """Yields the batches, each with an added column that contains the split's name in each row."""
     for batch in batches:
         yield batch.append_column(column, pa.repeat(split, batch.num_rows))

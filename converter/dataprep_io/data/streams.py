@@ -1,7 +1,7 @@
 """Turns the data that a user passes to `write` into a stream of Arrow record batches.
 
-A library is recognised by the Arrow protocol or by the names of its classes, so none is imported for this. Only pandas comes before the
-protocol, because through the protocol its unnamed index would become a column.
+Data is recognised by the Arrow protocol or by the name of its class, so no library is imported for this. pandas is tried before the
+protocol, because the protocol would turn a DataFrame's unnamed index into a column.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,31 +26,31 @@ _arrow: Any = pa  # the stubs lack the protocol's functions
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows as record batches. They can be read once."""
+    """Rows as record batches, which can be read only once."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     size: int | None = None
-    """The number of bytes of all rows, if the rows are in memory already."""
+    """The size of all rows in bytes, if the rows are already in memory."""
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The names of the classes of columns with numbers, as far as the data has them."""
+    """The class names of columns that contain class numbers, if the data has these names."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How rows that aren't a table become one."""
+    """How to turn the data into a stream of rows."""
 
     columns: tuple[str, ...] | None = None
-    """The names of the values in tuples."""
+    """The names of the columns, if the records are tuples."""
     schema: pa.Schema | None = None
-    """The columns' types; without it, they are those of the first records."""
+    """The columns' types. By default, they are inferred from the first records."""
     categories: tuple[str, ...] = ()
-    """The columns whose categories are needed as a whole."""
+    """The columns for which the complete list of categories is needed."""
     opened: ExitStack | None = None
-    """Closes what was opened to read the rows, when they aren't needed any more. A connection of DuckDB is blocked until then."""
+    """Closes what was opened to read the rows, once the rows aren't needed any more. Until then, a DuckDB connection is blocked."""
 
 
-# Any, because the types of other libraries are only known by their names.
+# Any, because other libraries' classes are recognised by name and never imported.
 def stream_of(data: Any, options: Options) -> Stream:
     """Returns the rows of `data`. Raises TypeError for data of an unknown type, BadSpec for parameters that this data doesn't take, and
     NoInput for an iterator without records."""
@@ -60,20 +60,21 @@ def stream_of(data: Any, options: Options) -> Stream:
             return replace(stream, schema=views.schema_without(stream.schema), batches=views.batches_without(stream.schema, stream.batches))
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise TypeError(
-            f"write expects a table, arrays, a data set or an iterable of dictionaries, got {_class(data)}. docs/python.md has the list."
+            f"write expects a table, arrays, a data set or an iterable of dictionaries; got {_class(data)}. docs/python.md lists what "
+            "write accepts."
         )
     return _of_iterable(data, options)
 
 
 def _has_columns(convert: Callable[[Any, Options], Stream]) -> Callable[[Any, Options], Stream]:
-    """Returns the function for data that has columns already. Raises BadSpec for parameters that would name or type them."""
+    """Wraps `convert`, for data that already has columns. The result raises BadSpec if the options name or type the columns."""
 
     def call(data: Any, options: Options) -> Stream:
         given = next((name for name, value in (("columns", options.columns), ("schema", options.schema)) if value is not None), None)
         if given is not None:
             raise BadSpec(
-                f"{given} is for records that are tuples{' or dictionaries' if given == 'schema' else ''}, but {_class(data)} has columns and types of its "
-                "own: select or cast the columns in the data."
+                f"{given} can be set only for records that are tuples{' or dictionaries' if given == 'schema' else ''}, but {_class(data)} "
+                "has columns and types of its own: select or cast the columns in the data."
             )
         return convert(data, options)
 
@@ -115,8 +116,8 @@ def _of_pandas(frame: Any, options: Options) -> Stream:
     for name in names:
         if not isinstance(name, str):
             raise BadSpec(
-                f"The DataFrame has a column named {name!r}. Names of columns are texts: set frame.columns = frame.columns.map(str), or join the "
-                "levels of the names."
+                f"The DataFrame has a column named {name!r}. Column names must be strings: set frame.columns = frame.columns.map(str), or "
+                "join the levels of the names."
             )
     repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if repeated is not None:
@@ -153,7 +154,7 @@ def _of_arrow_array(data: Any, options: Options) -> Stream:
 
 
 def _of_arrow_data_set(data: Any, options: Options) -> Stream:
-    """Returns the rows of an Arrow data set, of which only a few batches are read ahead."""
+    """Returns the rows of an Arrow data set. Only a few batches are read ahead."""
     if is_of(data, "pyarrow", "Dataset"):
         data = data.scanner(batch_size=_MOST_RECORDS, batch_readahead=2, fragment_readahead=1)
     return _of_reader(data.to_reader(), options)
@@ -174,7 +175,8 @@ def _of_lazy_frame(frame: Any, options: Options) -> Stream:
 
 
 def _of_reader_of_data_set(reader: Any, options: Options) -> Stream:
-    """Returns the records of a finished data set. Raises TypeError if its batches are arrays, which have masks and lists of their own."""
+    """Returns the records of a finished data set. Raises TypeError if the reader yields arrays, which represent nulls and lists
+    differently."""
     del options
     if reader.yields_numpy:
         raise TypeError('To write the records of a reader, open it with as_="arrow".')
@@ -193,7 +195,7 @@ def _of_hugging_face(data: Any, options: Options) -> Stream:
 
 
 def _refuse_loader(data: Any, options: Options) -> Stream:
-    """Raises TypeError, because batches aren't records."""
+    """Raises TypeError, because a DataLoader yields batches, not records."""
     del options
     raise TypeError(f"write expects the records of a data set, but {_class(data)} yields batches. Pass its data set, loader.dataset.")
 
@@ -244,7 +246,9 @@ def _is_table(data: Any) -> bool:
 def _of_tables(tables: Iterable[Any], options: Options) -> Stream:
     """Returns the rows of tables that have the same columns."""
     if options.columns is not None:
-        raise BadSpec("columns is for records that are tuples, but the iterable has tables, which have columns of their own.")
+        raise BadSpec(
+            "columns can be set only for records that are tuples, but the iterable contains tables, which name their own columns."
+        )
     streams = (stream_of(table, Options()) for table in tables)
     first = next(streams, None)
     if first is None:
@@ -260,14 +264,19 @@ def _of_each_table(streams: Iterable[Stream], schema: pa.Schema, known: str) -> 
 
 
 def conformed(stream: Stream, schema: pa.Schema, *, what: str, known: str) -> Iterator[pa.RecordBatch]:
-    """Returns the batches with the columns of `schema`, which are those of `known`. Raises BadData for other columns, for columns whose
-    values would have another meaning and, while the batches are read, for values that don't fit."""
+    """Returns the batches with the columns of `schema`. In messages, `known` says where `schema` comes from.
+
+    Raises BadData for other columns, and for columns whose values would change their meaning. While the batches are read, raises BadData
+    for values that don't fit.
+    """
     if sorted(stream.schema.names) != sorted(schema.names):
-        raise BadData(f"{what} has the columns {', '.join(stream.schema.names)}, expected those of {known}: {', '.join(schema.names)}.")
+        raise BadData(
+            f"{what} has the columns {', '.join(stream.schema.names)}; expected the columns of {known}: {', '.join(schema.names)}."
+        )
     for wanted in schema:
         kind = stream.schema.field(wanted.name).type
         if kind != wanted.type and not may_become(without_dictionary(kind), without_dictionary(wanted.type)):
-            raise BadData(f"{what} has the column {wanted.name!r} as {kind}, expected {wanted.type}, as in {known}.")
+            raise BadData(f"{what} has the column {wanted.name!r} as {kind}; expected {wanted.type}, as in {known}.")
     return _cast(stream.batches, schema, what, known)
 
 
@@ -296,4 +305,4 @@ _KINDS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, Options], Str
     (lambda data: is_of(data, "torch", "DataLoader"), _refuse_loader),
     (_is_arrays, _has_columns(_of_arrays)),
 )
-"""For each kind of data, how it is recognised and how it is read, in the order in which they are tried."""
+"""For each kind of data: how to recognise it, and how to read it. The kinds are tried in this order."""

@@ -1,6 +1,6 @@
-"""Replaces views in categories and in nested values by texts and bytes of the usual types, because Arrow can't look them up.
+"""Replaces Arrow's view types in categories and nested values by `string` and `binary`, because Arrow can't look up views.
 
-Polars has texts and bytes as views. Columns of such texts need no replacement.
+Polars stores text and bytes as views. A column that is itself a view needs no replacement.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ _arrow: Any = pa  # the stubs lack some types
 
 
 def schema_without(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns with the usual types."""
+    """Returns the schema without views in categories and nested values."""
     return pa.schema([field.with_type(_top(field.type)) for field in schema])
 
 
 def batches_without(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Returns the batches with the usual types. `schema` has the columns as they are."""
+    """Returns the batches without views in categories and nested values. `schema` is the batches' current schema."""
     places = [place for place, field in enumerate(schema) if _top(field.type) != field.type]
     return (_replaced(batch, places) for batch in batches) if places else batches
 
@@ -35,7 +35,7 @@ def _replaced(batch: Any, places: list[int]) -> Any:
 
 
 def _top(kind: Any) -> Any:
-    """Returns the usual type of a column. Views that are the column itself stay."""
+    """Returns a column's type without views in categories and nested values. A column that is itself a view keeps its type."""
     return _usual(kind) if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) else kind
 
 

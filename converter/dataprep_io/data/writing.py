@@ -1,4 +1,4 @@
-"""`write`: writes data that a program has in memory, or makes, as a finished data set."""
+"""`write`: makes a finished data set from data that a program has in memory or generates."""
 
 import logging
 import os
@@ -50,19 +50,19 @@ def write(
     job: AnyPath | None = None,
     **output: Any,
 ) -> Result:
-    """Writes rows as a finished data set, in any format and to any store. Nothing is visible before the data set is whole.
+    """Writes rows as a finished data set, in any format and to any store. Nothing is visible before the data set is complete.
 
     `data` is a table of pandas, Polars, Arrow or DuckDB, a data set of Arrow, Hugging Face or torch, a dictionary of arrays, or an iterable
-    of dictionaries or tables. A dictionary of tables has a split for each table. `uri` is the folder.
+    of dictionaries or tables. In a dictionary of tables, each table is a split. `uri` is the data set's folder.
 
     format         the format of the shards
     mode           if there is a data set: "error" refuses, "overwrite" replaces it, "append" adds shards to it, "ignore" writes nothing
     split          the split of all rows
-    split_column   instead, the column with the name of each row's split; it isn't written
-    columns        names of the values, if records are tuples
+    split_column   instead of `split`, the column with the name of each row's split; the column isn't written
+    columns        names of the columns, if records are tuples
     schema         types of the columns, if data isn't a table or arrays; by default those of the first 1,024 records, or of the first table
     nested         structs, and lists that contain nulls, to keep as nested values
-    classes        columns to write as numbers of classes: for each, the names of the classes; a list of columns takes their own categories
+    classes        columns to write as class numbers: a dictionary gives each column's class names; for columns in a list, their categories
     shard_records  the maximum number of records of a shard
     shard_size     the maximum size of a shard's rows in memory, such as "64Mi"
     workers        the number of shards that are written at the same time; by default one per processor, fewer if memory is short
@@ -71,16 +71,16 @@ def write(
 
     Data from memory can't be read again. So the data set gets a random run id, and can be neither resumed nor repaired.
 
-    Raises OutputExists if there is a data set and the mode is "error", BadData naming the record for a record that doesn't fit, SpecError
-    and BadSpec for columns and options that can't be, NoInput if there are no rows, TypeError for data of an unknown type, and the stores'
-    errors.
+    Raises OutputExists if there is already a data set and the mode is "error", BadData for a record that doesn't fit (the message names the
+    record), SpecError and BadSpec for impossible columns and options, NoInput if there are no rows, TypeError for data of an unknown type,
+    and the stores' errors.
     """
     by_split = has_table_for_each_split(data)
     if by_split and (split_column is not None or split != shared.SPLIT):
         raise BadSpec("The data has a table for each split, so neither split nor split_column can be set.")
     wanted = wanted_classes(classes)
     if split_column in wanted:
-        raise BadSpec(f"The column {split_column!r} has the names of splits and isn't written, so it can't have classes.")
+        raise BadSpec(f"The column {split_column!r} contains the names of the splits and isn't written, so it can't be in classes.")
     chosen = shared.write_options(
         path(uri),
         format_=format,
@@ -94,7 +94,7 @@ def write(
     full = Limits(None if shard_records is None else whole_number(shard_records, "shard_records"), size(shard_size, "shard_size"))
     threads = limits.processes() if workers is None else whole_number(workers, "workers")
     settings = () if job is None else access_of(job_file.load(os.fspath(job))).settings
-    # The output is looked at before any data is read.
+    # Check the output before reading any data.
     begun = shared.begin_write(chosen, settings)
     if begun.is_skipped:
         return _existing(begun)
@@ -129,10 +129,10 @@ def _written(write: "shared.Write", stream: Stream, full: Limits, workers: int) 
 
 
 def _existing(write: "shared.Write") -> Result:
-    """Returns the result of the data set that was there before."""
+    """Returns the result of the data set that already exists."""
     uri = write.spec.output.uri
     folder = OutputFolder(uri, write.access())
     success = folder.success()
     if success is None:
-        raise NotWhole(f"The data set of {uri} was removed while this write began.", uri=uri)
+        raise NotWhole(f"The data set in {uri} was removed while this write was starting.", uri=uri)
     return results.of_manifest(uri, names.join(uri, success.manifest), folder.manifest(success))

@@ -1,4 +1,7 @@
-"""Runs coroutines for callers that aren't coroutines: on an event loop in a thread of its own, because a notebook's loop is already running."""
+"""Runs coroutines for callers that aren't coroutines.
+
+The event loop runs in a thread of its own, because a notebook's own thread already runs a loop.
+"""
 
 import asyncio
 import os
@@ -21,7 +24,7 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
 
 
 def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
-    """Yields the items of an asynchronous generator, and closes it in the end, also if the caller is interrupted."""
+    """Yields the items of an asynchronous generator, and closes it at the end, even if the caller is interrupted."""
     end = object()
     tasks: list[Any] = []  # the last task; Any, because its result is an item or the end
 
@@ -30,7 +33,7 @@ def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
         return await anext(items, end)
 
     async def close() -> None:
-        # A generator can't be closed before a cancelled task has left it.
+        # A generator can't be closed while a cancelled task is still running in it.
         if tasks:
             await asyncio.wait(tasks)
         await items.aclose()
@@ -44,7 +47,7 @@ def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
 
 @cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """Returns the loop of this process. A forked process gets its own, because threads don't survive a fork."""
+    """Returns the loop of this process. A forked process gets a loop of its own, because threads don't survive a fork."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name=f"dataprep_io-{process}", daemon=True).start()
     return loop

@@ -1,6 +1,6 @@
-"""The requests that submitted jobs send to the API server, with the user's kubeconfig or the rights of the pod that the program runs in.
+"""The requests that submitted jobs send to the API server, with the credentials of the user's kubeconfig or of the program's own pod.
 
-Objects stay the API's JSON (hence Any).
+Objects are kept as the API's JSON, so their type is Any.
 """
 
 import json
@@ -20,7 +20,7 @@ try:
     from kubernetes.aio import config
     from kubernetes.aio.client import ApiClient, Configuration
 except ImportError as exc:
-    raise ImportError(f"To submit jobs, the API server's client is needed: pip install 'dataprep-operator[cluster]' ({exc})") from exc
+    raise ImportError(f"Submitting jobs needs the Kubernetes client: pip install 'dataprep-operator[cluster]' ({exc})") from exc
 
 Body = dict[str, Any]
 JOBS: Final = f"apis/{GROUP}/{VERSION}/namespaces/{{}}/{PLURAL}"
@@ -28,7 +28,7 @@ PODS: Final = "api/v1/namespaces/{}/pods"
 EVENTS: Final = "api/v1/namespaces/{}/events"
 TIMEOUT_SECONDS: Final = 30
 _ENDLESS: Final = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS)
-"""For logs: without it, the client would end each answer after five minutes."""
+"""The timeout for logs. With the client's default, each response would end after five minutes."""
 _PAGE: Final = "500"
 _NOT_LOGGED_IN: Final = 401
 _NAMESPACE_OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -59,7 +59,7 @@ class Cluster:
                 return found
 
     async def create(self, path: str, body: Body) -> Body:
-        """Creates an object. Unknown fields are refused."""
+        """Creates an object. The API server refuses unknown fields."""
         return await self._json("POST", self._path(path), query={"fieldValidation": "Strict"}, body=body)
 
     async def merge(self, path: str, name: str, body: Body) -> Body:
@@ -71,7 +71,7 @@ class Cluster:
         await self._json("DELETE", self._path(path, name), body={"propagationPolicy": "Background"})
 
     async def log_lines(self, pod: str, *, container: str, follow: bool) -> AsyncGenerator[str, None]:
-        """Yields the lines of the log of a pod's container. With `follow`, waits for further lines until the container ends."""
+        """Yields the log lines of a pod's container. With `follow`, waits for further lines until the container ends."""
         query = {"container": container, "follow": "true" if follow else ""}
         response = await self._send("GET", f"{self._path(PODS, pod)}/log", query=query, timeout=_ENDLESS)
         rest = b""
@@ -81,7 +81,7 @@ class Cluster:
                 for line in whole:
                     yield line.decode(errors="backslashreplace")
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise ClusterError(f"The connection with the log of the pod {pod} has ended early: {type(exc).__name__}: {exc}") from exc
+            raise ClusterError(f"The connection to the log of the pod {pod} ended early: {type(exc).__name__}: {exc}") from exc
         finally:
             response.close()
         if rest:
@@ -105,7 +105,7 @@ class Cluster:
         try:
             document: Body = json.loads(await response.read())
         except ValueError as exc:
-            raise ClusterError(f"{method} {path}: the answer isn't JSON; is there a proxy in between?", status=response.status) from exc
+            raise ClusterError(f"{method} {path}: the response isn't JSON; is there a proxy in between?", status=response.status) from exc
         return document
 
     async def _send(
@@ -118,7 +118,7 @@ class Cluster:
         content_type: str = "application/json",
         timeout: float | aiohttp.ClientTimeout = TIMEOUT_SECONDS,
     ) -> aiohttp.ClientResponse:
-        """Sends a request. Raises ClusterError with the API server's message if it refuses."""
+        """Sends a request. If the API server refuses it, raises ClusterError with the server's message."""
         chosen = {name: value for name, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(chosen)}" if chosen else path
         headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": content_type}
@@ -136,9 +136,9 @@ class Cluster:
 
 @asynccontextmanager
 async def connected(place: Place) -> AsyncIterator[Cluster]:
-    """Connects to the cluster of the kubeconfig that `place` names, of KUBECONFIG, of ~/.kube/config, or of this pod, in this order.
+    """Connects to the cluster of `place.kubeconfig` or, if it is None, of KUBECONFIG, ~/.kube/config or this pod, in this order.
 
-    Raises ClusterError if none is usable.
+    Raises ClusterError if there is no usable configuration.
     """
     configuration = Configuration()
     namespace = await _load(place, configuration)
@@ -152,7 +152,7 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
 
 
 async def _load(place: Place, configuration: Configuration) -> str | None:
-    """Fills in the configuration, and returns the namespace that it names. Raises ClusterError."""
+    """Fills in the configuration, and returns the namespace of the kubeconfig's context or of this pod. Raises ClusterError."""
     named = os.fspath(place.kubeconfig) if place.kubeconfig else os.environ.get("KUBECONFIG")
     file = named or str(Path(_KUBECONFIG).expanduser())
     if not any(Path(each).exists() for each in file.split(os.pathsep)):
@@ -162,7 +162,7 @@ async def _load(place: Place, configuration: Configuration) -> str | None:
     try:
         await config.load_kube_config(config_file=file, context=place.context, client_configuration=configuration)  # type: ignore[no-untyped-call]
         contexts, current = config.list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]  # see above
-    except Exception as exc:  # the client has no common error for files that it can't understand
+    except Exception as exc:  # the client has no common exception for invalid files
         raise ClusterError(f"The kubeconfig {file} isn't usable: {exc}") from exc
     chosen = next((each for each in contexts if each["name"] == place.context), current)
     namespace: str | None = chosen["context"].get("namespace")
@@ -170,7 +170,7 @@ async def _load(place: Place, configuration: Configuration) -> str | None:
 
 
 def _load_of_pod(configuration: Configuration) -> str | None:
-    """Fills in the configuration with the rights of this pod, and returns the pod's namespace. Raises ClusterError."""
+    """Fills in the configuration with the credentials of this pod, and returns the pod's namespace. Raises ClusterError."""
     try:
         config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # see above
     except (config.ConfigException, OSError) as exc:
@@ -179,7 +179,7 @@ def _load_of_pod(configuration: Configuration) -> str | None:
 
 
 def _error(request: str, status: int, content: bytes) -> ClusterError:
-    """Returns the error for an answer, with the API server's message."""
+    """Returns the error for a failed response, with the API server's message."""
     try:
         message = json.loads(content).get("message") or ""
     except (ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The description of a job: a DataPrepJob from keyword arguments, a YAML file or an API server, checked by the models of the API."""
+"""The description of a job. It comes from keyword arguments, a YAML file or an API server, and the API's models check it."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class Definition:
 
     document: Mapping[str, Any]
 
-    # Any, because fields have values of every kind that YAML has.
+    # Any, because a field can have any value that YAML can express.
     @classmethod
     def of_keywords(cls, name: str, spec: Mapping[str, Any]) -> Self:
         """Returns the job with these fields of the spec. Raises SpecError with all faults."""
@@ -47,12 +47,12 @@ class Definition:
 
     @classmethod
     def of_object(cls, body: Mapping[str, Any]) -> Self:
-        """Returns the job that an API server has. It may have fields that only a later release knows."""
+        """Returns the job in an object from the API server. The object may have fields that only a later release knows."""
         return cls(_written(body))
 
     @cached_property
     def job(self) -> DataPrepJob:
-        """The validated job. Raises SpecError for a job of a later release, with fields that this release doesn't know."""
+        """The validated job. Raises SpecError if the job has fields that only a later release knows."""
         return DataPrepJob.parse(dict(self.document))
 
     @property
@@ -72,7 +72,7 @@ class Definition:
         return {**self.document, "metadata": {**self.document["metadata"], "namespace": namespace}}
 
     def to_yaml(self) -> str:
-        """Returns the text of the job's file."""
+        """Returns the job as YAML."""
         import yaml
 
         text: str = yaml.safe_dump(dict(self.document), sort_keys=False, allow_unicode=True)
@@ -102,7 +102,8 @@ class Definition:
 
 @contextmanager
 def _collector_restored() -> Iterator[None]:
-    """Gives the garbage collector its settings back. A run tunes it for a process that only converts, but this process is the user's."""
+    """Restores the garbage collector's settings. A run tunes the collector for a process that only converts, but this is the user's
+    process."""
     thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     try:
         yield
@@ -119,7 +120,7 @@ def _written(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spec_fields(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the spec that keywords set. Raises SpecError for an unknown one."""
+    """Returns the fields of the spec that keywords set. Raises SpecError for an unknown keyword."""
     aliases = {name: field.alias or name for name, field in DataPrepJobSpec.model_fields.items()}
     for name in keywords:
         if name not in aliases:

@@ -20,7 +20,7 @@ _POLL_SECONDS: Final = 2.0
 class _Described:
     """What `Job` and `AsyncJob` have in common: a definition and, once the job is submitted, a place."""
 
-    # Any, because fields have values of every kind that YAML has.
+    # Any, because a field can have any value that YAML can express.
     def __init__(self, name: str, /, **spec: Any) -> None:
         """Describes a job. The keywords are the fields of a DataPrepJob's `spec`, and their values are written as in YAML.
 
@@ -49,7 +49,7 @@ class _Described:
         return self._place.namespace if self._place is not None else None
 
     def to_yaml(self) -> str:
-        """Returns the text of the job's file, for `kubectl apply` and `dataprep run`."""
+        """Returns the job as YAML, for `kubectl apply` and `dataprep run`."""
         return self._definition.to_yaml()
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class _Described:
         return f"<{type(self).__name__} {self.name}: {maker} to {self.spec.output.format} at {self.spec.output.uri}>"
 
     def _repr_html_(self) -> str:
-        """Returns a table for a notebook. It asks no cluster."""
+        """Returns a table for a notebook, without asking the cluster."""
         from dataprep_reader.notebook import html_table
 
         maker = self.spec.data.kind if self.spec.script is None else "script"
@@ -90,15 +90,15 @@ class _Described:
 
 
 class AsyncJob(_Described):
-    """A job whose requests to the cluster are coroutines. The methods do the same as those of `Job`."""
+    """A job like `Job`, whose methods do the same but are asynchronous."""
 
     async def run(self, *, workers: int | None = None, quiet: bool = False) -> Result:
-        """Runs the job on this machine, in another thread, which isn't interrupted if this coroutine is cancelled."""
+        """Runs the job on this machine, in another thread. Cancelling this coroutine doesn't interrupt the run."""
         return await asyncio.to_thread(self._definition.run, workers=workers, quiet=quiet)
 
     @classmethod
     async def attach(cls, name: str, *, namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> Self:
-        """Returns a job that was submitted before. Raises JobNotFound."""
+        """Returns a job that has already been submitted. Raises JobNotFound."""
         from dataprep_io.jobs import submitted
 
         return cls._of(*await submitted.find(name, Place(namespace, kubeconfig, context)))
@@ -119,13 +119,13 @@ class AsyncJob(_Described):
         return status.result_of(last)
 
     async def phase(self) -> str:
-        """Returns the job's phase now, such as `Running`."""
+        """Returns the job's current phase, such as `Running`."""
         from dataprep_io.jobs import submitted
 
         return status.phase_of(await submitted.get(self.name, self._where))
 
     async def progress(self) -> Progress:
-        """Returns how far the job is now."""
+        """Returns the job's current progress."""
         from dataprep_io.jobs import submitted
 
         return status.progress_of(await submitted.get(self.name, self._where))
@@ -137,19 +137,19 @@ class AsyncJob(_Described):
         return status.result_of(await submitted.get(self.name, self._where))
 
     async def events(self) -> Sequence[Event]:
-        """Returns what the cluster's components have reported about the job, oldest first."""
+        """Returns the events that the cluster's components have reported about the job, oldest first."""
         from dataprep_io.jobs import submitted
 
         return await submitted.events(self.name, self._where)
 
     def logs(self, *, failed: bool = False, follow: bool = False) -> AsyncGenerator[str, None]:
-        """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first."""
+        """Yields the lines of the pods' logs, each with its pod's name in front, the oldest pod first."""
         from dataprep_io.jobs import submitted
 
         return submitted.logs(self.name, self._where, failed=failed, follow=follow)
 
     async def retry(self) -> None:
-        """Tries a failed job again. Raises ClusterError if the job hasn't failed."""
+        """Retries a failed job. Raises ClusterError if the job hasn't failed."""
         from dataprep_io.jobs import submitted
 
         await submitted.retry(self.name, self._where)
@@ -183,7 +183,7 @@ class Job(_Described):
     """
 
     def run(self, *, workers: int | None = None, quiet: bool = False) -> Result:
-        """Runs the job on this machine, in `workers` processes, and returns the finished data set. Makes only what is missing.
+        """Runs the job on this machine, in `workers` processes, and returns the finished data set. Only missing parts are made.
 
         Raises SpecError, BadData and the other errors of the converter.
         """
@@ -191,15 +191,15 @@ class Job(_Described):
 
     @classmethod
     def attach(cls, name: str, *, namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> Self:
-        """Returns a job that was submitted before, by this program or another one. Raises JobNotFound."""
+        """Returns a job that this program or another one has already submitted. Raises JobNotFound."""
         from dataprep_io.jobs import submitted
 
         return cls._of(*background.run(submitted.find(name, Place(namespace, kubeconfig, context))))
 
     def submit(self, *, namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> Self:
-        """Creates the DataPrepJob on a cluster, and returns this job. The job goes on if this program ends.
+        """Creates the DataPrepJob on a cluster, and returns this job. The job continues even if this program ends.
 
-        The default namespace is that of the job's file, of the kubeconfig's context, or of this pod. Raises ClusterError.
+        By default, the job's file, the kubeconfig's context or this pod determines the namespace, in this order. Raises ClusterError.
         """
         from dataprep_io.jobs import submitted
 
@@ -208,7 +208,8 @@ class Job(_Described):
         return self
 
     def wait(self, *, timeout: float | None = None, poll: float = _POLL_SECONDS) -> Result:
-        """Waits for the end of the job, and returns the finished data set. Asks every `poll` seconds. A notebook shows a progress bar.
+        """Waits for the end of the job, and returns the finished data set. Asks the API server every `poll` seconds. In a notebook, shows a
+        progress bar.
 
         Raises JobFailed if the job has failed, and TimeoutError after `timeout` seconds.
         """
@@ -222,12 +223,12 @@ class Job(_Described):
 
     @property
     def phase(self) -> str:
-        """The job's phase now, such as `Running`."""
+        """The job's current phase, such as `Running`."""
         return background.run(self._asynchronous.phase())
 
     @property
     def progress(self) -> Progress:
-        """How far the job is now."""
+        """The job's current progress."""
         return background.run(self._asynchronous.progress())
 
     @property
@@ -241,14 +242,14 @@ class Job(_Described):
         return background.run(self._asynchronous.events())
 
     def logs(self, *, failed: bool = False, follow: bool = False) -> Iterator[str]:
-        """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first.
+        """Yields the lines of the pods' logs, each with its pod's name in front, the oldest pod first.
 
         With `failed`, only failed pods are included. With `follow`, waits for further lines and pods until the job has ended.
         """
         return background.iterate(self._asynchronous.logs(failed=failed, follow=follow))
 
     def retry(self) -> None:
-        """Tries a failed job again. It makes only the missing shards. Raises ClusterError if the job hasn't failed."""
+        """Retries a failed job. Only missing shards are made. Raises ClusterError if the job hasn't failed."""
         background.run(self._asynchronous.retry())
 
     def suspend(self) -> None:
@@ -265,5 +266,5 @@ class Job(_Described):
 
     @property
     def _asynchronous(self) -> AsyncJob:
-        """This job with coroutines."""
+        """This job as an `AsyncJob`."""
         return AsyncJob._of(self._definition, self._where)  # noqa: SLF001 - the two classes are one thing

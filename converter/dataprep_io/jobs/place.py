@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Place:
-    """A namespace of the cluster that a context of a kubeconfig names. None stands for the default."""
+    """A namespace, in the cluster that a kubeconfig's context names. For each field, None means the default."""
 
     namespace: str | None = None
     kubeconfig: str | None = None
     context: str | None = None
 
     def within(self, namespace: str) -> "Place":
-        """Returns the place with the namespace that was chosen."""
+        """Returns this place with another namespace."""
         return replace(self, namespace=namespace)

@@ -1,4 +1,4 @@
-"""What the status of a submitted DataPrepJob says."""
+"""Reads the status of a submitted DataPrepJob."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from dataprep_reader.notebook import html_bar
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a submitted job is."""
+    """The progress of a submitted job."""
 
     phase: str
     percent: int = 0
     shards_done: int = 0
     shards: int = 0
     records: int = 0
-    """The number of records that were read so far."""
+    """The number of records that have been read so far."""
     total_records: int | None = None
     records_per_second: float | None = None
     seconds_left: int | None = None
@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a component of the cluster has reported about a job."""
+    """An event that a component of the cluster has reported about a job."""
 
     type: str
     """`Normal` or `Warning`."""
@@ -60,12 +60,12 @@ class Event:
 
 # Any, because these are the API's objects.
 def status_of(job: Mapping[str, Any]) -> DataPrepJobStatus:
-    """Returns the status of a DataPrepJob. Fields of later operators are ignored."""
+    """Returns the status of a DataPrepJob. Fields that only a later operator knows are ignored."""
     return DataPrepJobStatus.model_validate(job.get("status") or {}, extra="ignore", by_alias=True, by_name=False)
 
 
 def phase_of(job: Mapping[str, Any]) -> str:
-    """Returns the phase. A failed job whose retry the operator hasn't seen yet is pending."""
+    """Returns the phase. If a failed job is to be retried and the operator hasn't seen this yet, the phase is `Pending`."""
     phase = status_of(job).phase or "Pending"
     return "Pending" if phase == "Failed" and not _is_retry_handled(job) else phase
 
@@ -81,7 +81,7 @@ def is_finished(job: Mapping[str, Any]) -> bool:
 
 
 def progress_of(job: Mapping[str, Any]) -> Progress:
-    """Returns how far the job is."""
+    """Returns the job's progress."""
     progress = status_of(job).progress
     if progress is None:
         return Progress(phase_of(job))

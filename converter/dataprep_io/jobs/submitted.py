@@ -1,4 +1,4 @@
-"""What can be done with a DataPrepJob on a cluster. Each function connects, does its work, and disconnects."""
+"""The operations on a DataPrepJob on a cluster. Each function connects, does its work, and disconnects."""
 
 import asyncio
 import time
@@ -23,11 +23,11 @@ _FAULT: Final = 500
 _NEXT_POD_SECONDS: Final = 1.0
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 TOLERATED_SECONDS: Final = 300
-"""For how long the API server may be away while a job is watched, as during an upgrade of the cluster."""
+"""How long the API server may be unreachable while a job is watched, for example during an upgrade of the cluster."""
 
 
 async def create(definition: Definition, place: Place) -> Place:
-    """Creates the DataPrepJob, and returns its place. Raises ClusterError if there is one of this name already."""
+    """Creates the DataPrepJob, and returns its place. Raises ClusterError if a DataPrepJob of this name already exists."""
     async with connected(place) as cluster:
         try:
             await cluster.create(JOBS, definition.body(cluster.namespace))
@@ -39,7 +39,7 @@ async def create(definition: Definition, place: Place) -> Place:
 
 
 async def _why_refused(cluster: Cluster, name: str) -> str:
-    """Returns the message for a name that another DataPrepJob has."""
+    """Returns the error message for a name that another DataPrepJob already has."""
     try:
         other = await cluster.get(JOBS, name)
     except JobNotFound:
@@ -66,7 +66,7 @@ async def get(name: str, place: Place) -> Body:
 
 
 async def watch(name: str, place: Place, *, timeout: float | None, poll: float) -> AsyncGenerator[Body, None]:
-    """Yields the DataPrepJob every `poll` seconds, until the job has ended. The last one has ended.
+    """Yields the DataPrepJob's current state every `poll` seconds until the job has ended. The last state shows that the job has ended.
 
     Raises TimeoutError after `timeout` seconds, and ClusterError if the API server can't be reached for several minutes.
     """
@@ -79,7 +79,7 @@ async def watch(name: str, place: Place, *, timeout: float | None, poll: float) 
                     body = await cluster.get(JOBS, name)
                 except ClusterError as exc:
                     if exc.status == _EXPIRED and has_answered:
-                        break  # connects with new credentials
+                        break  # connect again, with new credentials
                     if not _is_temporary(exc) or time.monotonic() - reached > TOLERATED_SECONDS:
                         raise
                 else:
@@ -89,12 +89,12 @@ async def watch(name: str, place: Place, *, timeout: float | None, poll: float) 
                         return
                 left = poll if timeout is None else began + timeout - time.monotonic()
                 if left <= 0 and timeout is not None:
-                    raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. It goes on.")
+                    raise TimeoutError(f"The job {name} hasn't ended within {timeout} seconds. The job continues.")
                 await asyncio.sleep(min(poll, left))
 
 
 def _is_temporary(error: ClusterError) -> bool:
-    """Whether a later request may succeed: without an answer, after too many requests, or after a fault of the server."""
+    """Whether a later request may succeed: there was no response, there were too many requests, or the server had a fault."""
     return error.status is None or error.status == _TOO_MANY or error.status >= _FAULT
 
 
@@ -107,7 +107,8 @@ async def events(name: str, place: Place) -> Sequence[Event]:
 
 
 async def logs(name: str, place: Place, *, failed: bool, follow: bool) -> AsyncGenerator[str, None]:
-    """Yields the lines of the pods' logs, each after the name of its pod, the oldest pod first. With `follow`, until the job has ended."""
+    """Yields the lines of the pods' logs, each with its pod's name in front, the oldest pod first. With `follow`, goes on until the job has
+    ended."""
     async with connected(place) as cluster:
         shown: set[str] = set()
         while True:
@@ -126,13 +127,16 @@ async def logs(name: str, place: Place, *, failed: bool, follow: bool) -> AsyncG
 
 
 async def _pods_of(cluster: Cluster, job: Body) -> Sequence[Body]:
-    """Returns the pods of a DataPrepJob, the oldest first. Pods of a deleted job of the same name can still be there."""
+    """Returns the pods of a DataPrepJob, the oldest first.
+
+    Selects them by the job's UID, because pods of a deleted job of the same name may still exist.
+    """
     pods = await cluster.list(PODS, labelSelector=f"{names.LABEL_JOB_UID}={job['metadata']['uid']}")
     return sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
 
 async def _lines_of(cluster: Cluster, pod: Body, *, follow: bool) -> AsyncGenerator[str, None]:
-    """Yields the lines of the converter's log. A sidecar has a log of its own."""
+    """Yields the log lines of the converter's container, but not those of sidecars."""
     container = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER, "")
     try:
         async with aclosing(cluster.log_lines(pod["metadata"]["name"], container=container, follow=follow)) as lines:
@@ -144,7 +148,7 @@ async def _lines_of(cluster: Cluster, pod: Body, *, follow: bool) -> AsyncGenera
 
 
 async def retry(name: str, place: Place) -> None:
-    """Asks the operator to try a failed job again. Raises ClusterError if the job hasn't failed."""
+    """Asks the operator to retry a failed job. Raises ClusterError if the job hasn't failed."""
     async with connected(place) as cluster:
         phase = status.phase_of(await cluster.get(JOBS, name))
         if phase != "Failed":

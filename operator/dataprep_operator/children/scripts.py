@@ -1,6 +1,6 @@
 """Builds the pod template of `spec.script`, which runs the user's program in the convert Job instead of the converter.
 
-This module is separate from `pod_template.py`, because both the image and its program come from the user. All functions are pure.
+Here both the image and its program come from the user, so this module is separate from `pod_template.py`. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
 
 
 def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None, defaults: PodDefaults) -> Body:
-    """Return the converter's pod template, changed to run the user's program instead of the converter.
+    """Return the converter's pod template, changed so that it runs the user's program.
 
     `code` is the folder of `spec.code`.
     """

@@ -23,7 +23,7 @@ _LISTS: Final = {
 }
 """Maps a pod's fields to the DataPrepJob's fields from which they are copied."""
 _COME_LAST: Final = ("volumes", "containers[0].volumeMounts")
-"""Lists in which the user's items come after the operator's items."""
+"""The lists in which the operator puts its own items before the user's items."""
 
 
 def in_the_users_words(message: str, job: Mapping[str, Any], spec: DataPrepJobSpec | None) -> str:

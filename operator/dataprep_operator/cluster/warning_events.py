@@ -1,7 +1,7 @@
 """Reads Warning Events, one namespace at a time.
 
-To find the Events of one object, the API server scans all Events of its namespace. When pods are slow to start, a thousand jobs may need
-their Events at the same time, so all jobs of a namespace share one list request.
+To find one object's Events, the API server has to scan all Events in the namespace. When pods are slow to start, a thousand jobs may need
+their Events at the same time. So all jobs in a namespace share one list request.
 """
 
 import asyncio

@@ -68,7 +68,7 @@ class ObservedCron:
 
     @property
     def active(self) -> list[ScheduledJob]:
-        """The unfinished jobs, oldest first. A job that is being deleted counts too, because it may still have pods."""
+        """The unfinished jobs, oldest first. Jobs that are being deleted are included, because they may still have pods."""
         return sorted((job for job in self.jobs if not job.finished), key=lambda job: (job.created, job.name))
 
     @property
@@ -221,7 +221,7 @@ def read_job(raw: Raw) -> ScheduledJob:
 
 
 def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[Note]:
-    """Return Events for the conditions that changed. A spec that is accepted when it is first read causes no Event."""
+    """Return Events for the conditions that changed. A new DataPrepCronJob whose spec is accepted causes no Event."""
     notes = []
     for condition in after.conditions:
         if condition.type in (ConditionType.READY, ConditionType.STALLED):

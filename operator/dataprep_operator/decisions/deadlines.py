@@ -18,7 +18,7 @@ NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND
 def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
     """Return when `activeDeadlineSeconds` ends.
 
-    The time is counted from zero again after a retry, and also after a suspension (as in a Kubernetes Job).
+    The time is counted from zero again after a retry and, as in a Kubernetes Job, after a suspension.
     """
     if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None
@@ -48,7 +48,7 @@ def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
 def waiting_since(status: DataPrepJobStatus, running: Condition) -> datetime | None:
     """Return when the job began to wait for the current reason.
 
-    Earlier releases wrote no `waitingSince`. Instead, they changed the transition time whenever the reason changed.
+    Earlier releases didn't write `waitingSince`, but they updated the transition time whenever the reason changed.
     """
     return times.parse(status.waiting_since or running.last_transition_time)
 

@@ -1,8 +1,9 @@
 """Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
 An evicted pod has the condition `DisruptionTarget`. The cause is preemption, a drain, a taint, node pressure or a lost node. The pod may
-disappear soon afterwards, so evictions are told apart by the time of this condition. An eviction is new if it is later than the last
-counted eviction, or if it happened in the same second and the status has not counted it yet.
+disappear soon afterwards, so evictions are told apart by the condition's transition time. An eviction counts as new if its time is later
+than that of the last counted eviction. An eviction in the same second as the last counted eviction counts as new if the status hasn't
+counted it yet.
 """
 
 from datetime import datetime, timedelta

@@ -45,7 +45,7 @@ def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobSta
 
 
 def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
-    """Return the status with a condition that explains why the ConfigMap is missing. Without a fault, the condition is removed."""
+    """Return the status with a condition that explains why the ConfigMap is missing. If there is no fault, the condition is removed."""
     if fault is None:
         others = conditions.without(status.conditions, ConditionType.HANDED_OVER)
         return status if others == status.conditions else status.model_copy(update={"conditions": others})

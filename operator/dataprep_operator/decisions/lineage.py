@@ -1,6 +1,6 @@
-"""Derives OpenLineage events from two successive statuses: an attempt starts, or it fails. All functions are pure.
+"""Derives OpenLineage events from two successive statuses of a job: the start and the failure of an attempt. All functions are pure.
 
-The pods send what only they know: the pins of the inputs, and the finished data set. So the operator sends no COMPLETE.
+The operator doesn't send COMPLETE. Only the pods know the pins of the inputs and the finished data set, so the pods send this event.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from dataprep_operator.decisions import conditions
 
 @dataclass(frozen=True)
 class Change:
-    """What has happened to an attempt."""
+    """A change of an attempt, such as its start or its failure."""
 
     kind: Kind
     attempt: int
@@ -27,9 +27,9 @@ def is_under_way(status: DataPrepJobStatus) -> bool:
 
 
 def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Iterator[Change]:
-    """Yield what has happened between two statuses of a job. An attempt that another one replaces has failed.
+    """Yield the changes between two statuses of a job. If a new attempt replaces an unfinished attempt, the unfinished attempt has failed.
 
-    A job that fails before its start, such as one with an invalid spec, has no run.
+    A job that fails before its start, for example because of an invalid spec, has no run, so nothing is yielded.
     """
     is_next = after.attempt > before.attempt
     was_under_way = is_under_way(before)

@@ -10,7 +10,7 @@ from dataprep_operator.objects import job_steps
 from dataprep_operator.settings import PodDefaults
 
 _FIELDS: Final = tuple(dict.fromkeys(step.memory_field for step in job_steps.BY_LABEL.values()))
-"""The fields of `status.effective` with raised memory. There is more than one field because the steps' memory use differs."""
+"""The fields of `status.effective` with raised memory. There are several fields, because the steps need different amounts of memory."""
 
 
 def of(status: DataPrepJobStatus) -> str | None:

@@ -16,7 +16,7 @@ from dataprep_operator.objects.observed import Admission, Observed
 UNQUEUED_AFTER_SECONDS: Final = 30.0
 """Kueue creates a Workload immediately. If no Workload exists after this time, Kueue isn't managing the Job."""
 STEPS: Final = frozenset(job_steps.BY_LABEL)
-"""The steps that run within the quota of a queue Job. The step that removes a deleted job's output is not one of them."""
+"""The steps that run within the quota of a queue Job. The step that removes a deleted job's output isn't included."""
 
 
 def has_queue_job(observed: Observed, attempt: int) -> bool:

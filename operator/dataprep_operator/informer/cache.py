@@ -28,10 +28,7 @@ V = TypeVar("V")
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_DROPPED_VERSIONS: Final = 10_000
-"""Number of deleted objects whose versions are remembered.
-
-This number is greater than the number of objects that are deleted while one request is in flight.
-"""
+"""Number of deleted objects whose versions are remembered. Fewer objects than this are deleted while one request is in flight."""
 
 
 class Kind(StrEnum):
@@ -209,7 +206,7 @@ class Cache:
     def dependents(self, job: Raw) -> list[Key]:
         """Return the other objects to reconcile when a DataPrepJob changes.
 
-        The result contains the job's DataPrepCronJob, and the jobs that wait for this job or for its output.
+        These are its DataPrepCronJob, and the jobs that wait for the job or for its output.
         """
         metadata, owner = job["metadata"], controller(job)
         crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
@@ -244,7 +241,7 @@ class Cache:
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
         """Return the pods that the Job controls, sorted by name. The pods' labels are ignored, because anybody can set them.
 
-        The result lacks worker pods that have succeeded, unless they were disrupted or deleted.
+        Worker pods that have succeeded are left out, unless they were disrupted or deleted.
         """
         job_pods = self._pods_of.get((namespace, job_uid))
         return job_pods.whole() if job_pods is not None else ()
@@ -307,7 +304,7 @@ class Cache:
     def rival_of(self, key: Key) -> Key | None:
         """Return the job with the best claim to the output of `key`, or None if `key` itself has the best claim.
 
-        Only unfinished jobs are compared. A job that waits for `key` is not a rival, because it starts later.
+        Only unfinished jobs are compared. Jobs that wait for `key` aren't considered, because they start later.
         """
         own_entry = self._jobs.get(key)
         others = [
@@ -529,15 +526,15 @@ Claim = tuple[int, datetime, str]
 _WORKS, _IS_STOPPED, _NOT_STARTED = range(3)
 """The ranks of jobs with the same output."""
 _STOPPED: Final = frozenset({Reason.OUTPUT_IN_USE, Reason.SUSPENDED})
-"""If a started job's condition `Running` has one of these reasons, the job's pods don't work: the job has no claim, or is suspended."""
+"""Reasons of a started job's condition `Running` which mean that the job's pods aren't working: it has no claim, or it is suspended."""
 
 
 def claim(raw: Raw) -> Claim:
     """Return a job's sort key among the jobs with the same output. The job with the smallest key has the best claim.
 
     Started jobs come before jobs that have not started. Among the started jobs, those that are stopped come last. Jobs of the same rank are
-    sorted by age, oldest first, and then by uid. The age of a retried job counts from its retry. Age alone isn't enough, because a job that
-    has started since may have been created at the time of the retry.
+    sorted by age, oldest first, and then by uid. The age of a retried job counts from its retry. Age alone isn't enough: another job that
+    has already started may have been created in the same second as the retry.
     """
     status, uid = untrusted.mapping(raw.get("status")), raw["metadata"]["uid"]
     since = times.parse(raw["metadata"].get("creationTimestamp"))
@@ -546,7 +543,7 @@ def claim(raw: Raw) -> Claim:
     if failed.get("status") == "False":
         since = times.parse(failed.get("lastTransitionTime")) or since
     if untrusted.text(status.get("phase")) in TERMINAL_PHASES:
-        # A finished job sorts as if it were retried now, so that running jobs come before it.
+        # A finished job is sorted as if it were being retried now, so that running jobs come first.
         return _NOT_STARTED, times.now(), uid
     is_stopped = untrusted.text(running.get("reason")) in _STOPPED
     rank = _NOT_STARTED if not status.get("startTime") else _IS_STOPPED if is_stopped else _WORKS

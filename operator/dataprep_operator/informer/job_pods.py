@@ -91,6 +91,6 @@ def merge_tasks(jobs: Sequence[JobPods]) -> FinishedTasks:
         work = work.plus(job.work)
         for repeated_task in tasks & job.tasks:
             work = work.minus(job.work_of(repeated_task))
-        # Most jobs have only one convert Job, whose set of tasks needn't be copied.
+        # Most jobs have only one convert Job. Its set of tasks can be returned without a copy.
         tasks = tasks | job.tasks if tasks else job.tasks
     return FinishedTasks(tasks, work)

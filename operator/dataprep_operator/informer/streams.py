@@ -1,9 +1,9 @@
 """Tracks kopf's watch streams, and restarts streams that are interrupted.
 
-kopf's handlers receive objects, but aren't told about bookmarks and the end of a listing. Without this information, the operator can't know
-when the cache has synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public API for
-this information, so this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the
-function no longer exists.
+kopf's handlers receive objects, but not bookmarks, and they aren't told when a listing ends. The operator needs these to know when the
+cache has synced, which objects vanished between two watches, and whether a silent stream is still alive. kopf has no public API for them,
+so this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no longer
+exists.
 
 kopf exits when a stream breaks unexpectedly, for example because of a truncated line, an error event, or missing permissions for a
 namespace. Instead of letting kopf exit, this module repeats the list request of the broken stream only. A namespace becomes forbidden when
@@ -79,13 +79,13 @@ class Streams:
 
     @property
     def synced(self) -> bool:
-        """Whether every permitted stream has been listed and all listed objects are in the cache."""
+        """Whether all streams, except those of forbidden namespaces, have been listed and all listed objects are in the cache."""
         return all(stream.is_listed or stream.is_forbidden for stream in self._streams.values()) and not any(self._uncached_uids.values())
 
     def is_synced(self, namespace: str) -> bool:
         """Return whether the cache has all objects of the namespace.
 
-        Before the cache has all objects, it may lack existing Jobs, which would seem to be missing.
+        Until it does, an existing Job that isn't in the cache yet would seem to be missing.
         """
         streams = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
         return all(stream.is_listed and not stream.is_forbidden and not self._uncached_uids.get(name) for name, stream in streams.items())
@@ -144,7 +144,7 @@ class Streams:
         if stream.forbidden_since is None:
             logger.warning("%s in %s can't be read, so jobs of this namespace are not reconciled: %s", kind, namespace, reason)
             stream.forbidden_since, stream.is_listed = now, False
-        # Even a refusal shows that the API server is reachable.
+        # A refusal, too, shows that the API server is reachable.
         stream.heard_at, stream.listed_uids, stream.uids_before = now, set(), set()
         self._uncached_uids.get(name, set()).clear()
         if now - stream.forbidden_since >= FORGET_AFTER_SECONDS:
@@ -206,7 +206,10 @@ def wrap_kopf(
 
 # Any, because kopf yields either its own bookmark or an event as parsed JSON.
 def _has_identity(event: Any) -> bool:
-    """Return whether an event identifies its object. The result is also true for bookmarks, which needn't identify an object."""
+    """Return whether an event identifies its object.
+
+    Bookmarks don't have to identify an object, so for a bookmark the result is always true.
+    """
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":
         return True
     metadata = event["object"]["metadata"]

@@ -22,7 +22,7 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 """This delay is short, because a job may have to wait this long after the API server has recovered.
 
-This delay needn't protect the API server, because the client's rate limit does so.
+It needn't protect the API server, because the client's rate limit already does.
 """
 
 _NORMAL_TURN = 4

@@ -113,7 +113,10 @@ async def lead(
 
 
 async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
-    """Run the workers after the cache has synced. Before the sync, the cache may lack existing children, which would seem to be missing."""
+    """Run the workers after the cache has synced.
+
+    Before the sync, an existing child that isn't in the cache yet would seem to be missing.
+    """
     await streams.wait_for_sync()
     # Unfinished objects come first, because there may be thousands of finished objects.
     for key in [*cache.active_keys(), *cache.keys()]:

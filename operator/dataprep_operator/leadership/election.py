@@ -106,7 +106,8 @@ class LeaderElector:
             lease = Lease(cluster, namespace=settings.lease_namespace or "", name=settings.lease_name, identity=settings.identity)
             scope = Scope(cluster, settings=settings, clock=self._clock)
             await scope.claim()
-            # From now on, because a marker could expire while this replica waits for the Lease, and then another release would start.
+            # Keep the markers from now on. Otherwise, a marker could expire while this replica waits for the Lease, and another release
+            # would start.
             keeper = asyncio.create_task(scope.keep())
             try:
                 await _acquire(lease, keeper)
@@ -139,7 +140,7 @@ class LeaderElector:
 
 
 async def _acquire(lease: Lease, keeper: "asyncio.Task[None]") -> None:
-    """Wait until this replica is the leader. Raises Overlap if the keeper of the scope markers does."""
+    """Wait until this replica is the leader. Raises Overlap if the task `keeper` raises it."""
     acquiring = asyncio.create_task(lease.acquire())
     try:
         await asyncio.wait((acquiring, keeper), return_when=asyncio.FIRST_COMPLETED)

@@ -45,7 +45,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is certain that no other replica leads. False after a long pause of the process, until the Lease is renewed."""
+        """Whether this replica is certain to be the only leader. False after a long pause of the process, until the Lease is renewed."""
         return self._clock() - self._renewed_at <= RENEW_DEADLINE_SECONDS
 
     async def acquire(self) -> None:

@@ -1,8 +1,7 @@
 """Keeps two releases of the chart from reconciling the same jobs, because each would overwrite the statuses that the other wrote.
 
-Each release keeps a marker, a Lease with a fixed name, in each namespace that it watches. A cluster-wide release keeps one marker, in the
-namespace that it is installed in. A marker expires 15 seconds after its last renewal. A release that finds the marker of an earlier release
-refuses to start.
+Each release keeps a marker, a Lease with a fixed name, in each namespace that it watches. A cluster-wide release keeps one marker, in its
+own namespace. A marker expires 15 seconds after its last renewal. A release that finds the marker of an earlier release refuses to start.
 
 A namespaced release can't see the marker of a cluster-wide release. Therefore a cluster-wide release looks for new markers every five
 seconds, and annotates the markers of the releases that it refuses. Before a namespaced release starts, it waits long enough to see such an

@@ -67,7 +67,7 @@ class Child:
     queued: bool = False
     """Whether Kueue decides when the Job runs."""
     suspended_by_others: bool = False
-    """Whether the Job is suspended although the operator didn't suspend it: by Kueue's `manageJobsWithoutQueueName` or by hand."""
+    """Whether something other than the operator has suspended the Job: Kueue's `manageJobsWithoutQueueName`, or a user by hand."""
     resumed: bool = False
     """Whether the operator has already resumed the Job once."""
     parallelism: int = 1
@@ -98,7 +98,7 @@ class Child:
     """The placement of the pods, for a queue Job only."""
     deleting: bool = False
     image: str | None = None
-    """The image of the Job's pods. The image may differ from the current default, if an older operator created the Job."""
+    """The image of the Job's pods. If an older operator created the Job, the image may differ from the current default."""
 
     @property
     def finished(self) -> bool:
@@ -114,8 +114,7 @@ class Child:
 def scan_digest(scan: str, *, parts: int) -> str:
     """Return what identifies the work of a scan Job.
 
-    The result includes the number of parts. If the input is divided into a different number of parts, the same part number means other
-    data.
+    The result includes the number of parts: if this number changes, part 3, for example, contains other data.
     """
     return f"{scan}/{parts}"
 
@@ -127,7 +126,7 @@ def read(raw: Mapping[str, Any]) -> Child:
     labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
     owner, is_queue_job = job_owner(raw), labels.get(names.LABEL_STEP) == QUEUE
     conditions = {kind: condition for kind, condition in untrusted.conditions(status).items() if condition.get("status") == "True"}
-    # FailureTarget, which Kubernetes sets first, is ignored: only Failed means that the Job's last pod has ended.
+    # Kubernetes sets FailureTarget first, then Failed. Only Failed means that the Job's last pod has ended, so FailureTarget is ignored.
     failure = conditions.get("Failed") or {}
     end = failure or conditions.get("Complete") or {}
     return Child(

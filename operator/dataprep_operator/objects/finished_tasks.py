@@ -1,7 +1,7 @@
 """Extracts the few values that are kept of a succeeded worker pod, and adds up the results of finished tasks. All functions are pure.
 
-A job may have ten thousand worker pods. When one of them has succeeded, decisions need only its existence and its result. The pods of a scan
-are kept in the same way, although they report no results.
+A job may have ten thousand worker pods. After a pod has succeeded, decisions need to know only that it existed and what its result was.
+Succeeded pods of a scan are kept in the same way, although they report no results.
 """
 
 import operator
@@ -15,7 +15,7 @@ from dataprep_operator.objects.pods import Pod
 
 
 class Work(NamedTuple):
-    """What was done for one or several tasks."""
+    """The work that was done for one or more tasks."""
 
     shards: int = 0
     records_in: int = 0
@@ -26,7 +26,7 @@ class Work(NamedTuple):
     bytes_out: int = 0
 
     def plus(self, other: "Work") -> "Work":
-        """Return the sum of both."""
+        """Return the sum of this work and `other`."""
         return Work(*map(operator.add, self, other))
 
     def minus(self, other: "Work") -> "Work":
@@ -56,7 +56,7 @@ class FinishedTasks:
     """The tasks of a job that have finished."""
 
     tasks: AbstractSet[int] = frozenset()
-    """The numbers of the tasks. Use this set immediately, because it changes with the cache."""
+    """The numbers of the tasks. Don't keep this set, because it changes when the cache changes."""
     work: Work = NO_WORK
     """What was done for these tasks in total."""
 

@@ -69,7 +69,7 @@ def is_indexed(label: str) -> bool:
 
 
 def has_single_pod(label: str) -> bool:
-    """Return whether the label names a step with a single pod. `spec.planning.resources` applies to such pods."""
+    """Return whether the label names a step with a single pod, whose resources are those of `spec.planning.resources`."""
     return label in BY_LABEL and not BY_LABEL[label].is_indexed
 
 

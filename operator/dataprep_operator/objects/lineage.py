@@ -1,4 +1,7 @@
-"""The names of a job's runs in OpenLineage's events. The operator and the pods send events about the same run, so both use these names."""
+"""The names of a job's runs in OpenLineage events.
+
+The operator and the pods use the same names, because they send events about the same run.
+"""
 
 import uuid
 from collections.abc import Mapping
@@ -23,7 +26,7 @@ def namespace_of(receiver: sending.Receiver, key: Key) -> str:
 
 
 def variables(receiver: sending.Receiver | None, key: Key, *, uid: str, attempt: int) -> Mapping[str, str]:
-    """Return the environment variables by which a pod sends events about the same run. The key to the receiver isn't among them."""
+    """Return the environment variables that let a pod send events about the same run. They don't include the receiver's key."""
     if receiver is None:
         return {}
     return {

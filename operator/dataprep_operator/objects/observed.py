@@ -110,7 +110,7 @@ class Observed:
     """The queued Job's state in Kueue, or None if Kueue wasn't queried."""
     children: tuple[Child, ...] = ()
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
-    """Maps the step and attempt of each child that has disappeared to the time when the child was first found missing."""
+    """Maps (step, attempt) of each child that has disappeared to the time at which it was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """The pods, keyed by the uid of their Job. Succeeded pods of Indexed Jobs are included only if they were disrupted or deleted."""
     succeeded_workers: Mapping[str, tuple[SucceededWorker, ...]] = field(default_factory=dict)

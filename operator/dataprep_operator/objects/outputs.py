@@ -1,7 +1,7 @@
 """Maps a job's output to its location, to detect jobs that would overwrite each other's output. All functions are pure.
 
-`names.normalised` gives a URI its canonical form. The same URI can mean different locations, depending on the bucket's endpoint, the volume
-mounts and the namespace, so this module considers these three as well.
+`names.normalised` gives a URI its canonical form. But one URI can mean different locations, depending on the bucket's endpoint, the volume
+mounts and the namespace, so this module considers these as well.
 """
 
 import json

@@ -12,18 +12,15 @@ from dataprep_api.redaction import for_display, redacted
 from dataprep_api.resources.status import DataPrepJobStatus
 
 _MIN_LENGTH: Final = 256
-"""The smallest length limit of any text in a status, not counting digests.
-
-Redaction never truncates a text to fewer characters than this.
-"""
+"""The smallest length limit of all texts in a status, except digests. Redaction never truncates a text to fewer characters than this."""
 _M = TypeVar("_M", bound=BaseModel)
 
 
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
     """Return the status with `shown` applied to every text. Each text stays within its length limit.
 
-    Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. Of these texts,
-    only URIs that contain credentials are redacted.
+    The operator later reads back the handled retry, and the URIs of the output and of `fromJob`. So these stay unchanged, except that URIs
+    with credentials are redacted.
     """
     output_uri = status.output.uri if status.output is not None else None
     redacted_status = _redact_model(status, output_uri if output_uri is not None and redacted(output_uri) == output_uri else None)

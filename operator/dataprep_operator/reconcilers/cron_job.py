@@ -63,9 +63,10 @@ class CronReconciler:
         return decision.requeue_after_seconds
 
     async def _delete(self, key: Key, job: ScheduledJob) -> None:
-        """Delete a job. Raises Conflict if the job has changed since it was observed.
+        """Delete a job.
 
-        Since the observation, a failed job may have been retried, and a running job may have succeeded.
+        Raises Conflict if the job has changed since it was observed: a failed job may have been retried, or a running job may have
+        succeeded.
         """
         target = (DATAPREPJOBS, key.namespace, job.name)
         try:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _UnderWay:
-    """An attempt that has started and has not ended."""
+    """An attempt that has started but not ended."""
 
     uid: str
     attempt: int
@@ -25,7 +25,7 @@ class _UnderWay:
 
 
 class LineageRecorder:
-    """Sends the start, the failure and the removal of jobs. Without a receiver, nothing is sent."""
+    """Sends events about the start, failure and removal of jobs. If there is no receiver, nothing is sent."""
 
     def __init__(self, receiver: sending.Receiver | None) -> None:
         self._receiver = receiver
@@ -33,7 +33,7 @@ class LineageRecorder:
         self._under_way: dict[Key, _UnderWay] = {}
 
     def written(self, observed: Observed, before: DataPrepJobStatus, after: DataPrepJobStatus) -> None:
-        """Send what has happened to the job, whose new status is stored."""
+        """Send the events for a job's change of status. Call this method after the new status has been stored."""
         if self._sender is None or observed.spec is None:
             return
         for change in decisions.between(before, after):
@@ -41,12 +41,12 @@ class LineageRecorder:
         self.seen(observed, after)
 
     def seen(self, observed: Observed, status: DataPrepJobStatus) -> None:
-        """Note a job that is under way, so that its removal is sent."""
+        """Remember a job that is under way, so that an event is sent if the job is removed."""
         if self._sender is None or observed.spec is None:
             return
         earlier = self._under_way.get(observed.key)
         if earlier is not None and earlier.uid != observed.uid:
-            # Another job has the name of one that was removed.
+            # The earlier job was removed, and a new job has the same name.
             self.gone(observed.key)
         if decisions.is_under_way(status):
             self._under_way[observed.key] = _UnderWay(observed.uid, status.attempt, observed.spec)
@@ -54,13 +54,13 @@ class LineageRecorder:
             self._under_way.pop(observed.key, None)
 
     def gone(self, key: Key) -> None:
-        """Send the end of a job that was removed while it was under way."""
+        """Send ABORT for a job that was removed while it was under way."""
         attempt = self._under_way.pop(key, None)
         if attempt is not None:
             self._send("ABORT", key, attempt)
 
     def close(self) -> None:
-        """Deliver the events that wait. This takes seconds at most."""
+        """Deliver the pending events. This takes a few seconds at most."""
         if self._sender is not None:
             self._sender.close()
 
@@ -78,12 +78,12 @@ class LineageRecorder:
             inputs = [events.DataSet(name) for name in dict.fromkeys(jobs.input_names(attempt.spec).values())]
             outputs = [events.DataSet(name) for name in jobs.output_names(attempt.spec)]
             self._sender.send(events.run_event(kind, run, inputs=inputs, outputs=outputs, error=error))
-        except Exception as exc:  # an event is never worth a reconciliation
+        except Exception as exc:  # a failed event must not fail the reconciliation
             logger.warning("a lineage event (%s) could not be made: %s: %s", kind, type(exc).__name__, for_display(str(exc)))
 
 
 def _version() -> str:
-    """Return the version of the operator, or 0 if only its sources are there."""
+    """Return the operator's version, or 0 if the operator runs from its sources and isn't installed."""
     try:
         return version("dataprep-operator")
     except PackageNotFoundError:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 LONGEST_TOKEN: Final = 8192
 MOST_REPORTS_A_SECOND: Final = 3 * REPORTS_A_SECOND
 MOST_REPORTS_AT_ONCE: Final = int(6 * REPORTS_A_SECOND)
-"""This burst is large enough for many workers that start at the same time. The reply to each report says when to send the next report."""
+"""This burst lets many workers start at the same time. Afterwards, the reply to each report says when to send the next report."""
 SHOWN_SECONDS: Final = 1.0
 """How long rendered metrics are cached. Rendering is expensive because it counts all jobs."""
 
@@ -101,7 +101,7 @@ class Endpoint:
     def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str, str]:
         """Return the key and uid of the job that the pod works for, and the pod's step.
 
-        The uids and owner references must agree with the token and with the report. Otherwise the report is refused.
+        The report is refused unless the uids and owner references agree with the token and the report.
         """
         pod = self._cache.pod(bearer.namespace, bearer.pod_name)
         if pod is None or pod.uid != bearer.pod_uid:
@@ -115,7 +115,7 @@ class Endpoint:
             raise ReportRefused(403, f"the token's pod does not work for {report.job}")
         if report.attempt != child.attempt:
             raise ReportRefused(403, f"the token's pod works for attempt {child.attempt}, not {report.attempt}")
-        # A pod of the plan step does the work of a small job as a single task.
+        # If a plan pod does the work of a small job, the work is a single task.
         status = raw.get("status") or {}
         tasks = 1 if child.step == "plan" else status.get("shuffleTasks" if child.step == "shuffle" else "tasks") or 0
         if report.index >= tasks:

@@ -37,7 +37,7 @@ class Meter:
     def update(self, now: datetime, *, records: int, bytes_out: int) -> None:
         """Update the rates with the totals at `now`.
 
-        If the totals have decreased, for example after a worker's restart, the rates are computed as if there were no progress.
+        If the totals have decreased, for example because a worker restarted, count this as no progress.
         """
         if self.at is None:
             self.at, self.records, self.bytes_out = now, records, bytes_out
@@ -152,7 +152,7 @@ class ProgressStore:
 
     def next_report_seconds(self) -> float:
         """Return how many seconds a worker should wait before its next report. The more workers there are, the longer each one waits."""
-        # Once a step's pods report, the pods of earlier steps no longer do.
+        # Once pods of a step report, pods of earlier steps no longer report.
         reporters = sum(len(reports.by_pod or reports.dividing or reports.planning) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 

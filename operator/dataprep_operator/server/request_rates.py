@@ -78,8 +78,8 @@ class _Store:
             self.pods[pod_uid] = _first(counts, now=now)
             return
         current = self.pods[pod_uid] = earlier.after(counts, now=now)
-        # One interval after a cut, all pods have learned of it. A refusal of a request sent before then may have been caused by the old
-        # rate, so it isn't a reason for another cut.
+        # One interval after a cut, all pods know the new rate. Before that, requests may be refused because of the old rate, so their
+        # refusal is no reason for another cut.
         is_new = current.counted_at == now and current.refused > 0 and earlier.counted_at >= self.pace.cut_at + interval
         if is_new:
             pods = self.pods.values()
@@ -97,8 +97,8 @@ class _Store:
         if len(self.pods) <= FEW_PODS or now - self.divided_at >= _LEAST_SECONDS:
             self._divide(rate, now=now)
         fair = self.fair_shares.get(pod_uid, rate / len(self.pods))
-        # The other pods keep their shares until their next reports. To let a new pod begin, give it part of its fair share even if the
-        # others hold the complete rate.
+        # The other pods keep their shares until their next reports. Until then, the other pods may hold the complete rate. Give a new pod
+        # part of its fair share anyway, so that it can begin.
         held_by_others = self.held - (own.share or 0.0)
         share = min(fair, max(rate - held_by_others, _FIRST_PART * fair))
         self.pods[pod_uid] = replace(own, share=share)

@@ -1,7 +1,7 @@
 """Authorizes readers of the metrics with TokenReview and SubjectAccessReview, as kube-rbac-proxy and controller-runtime do.
 
-`tokens.py`, in contrast, verifies the workers' tokens by their signature. This module queries the API server, because only the API server
-knows which accounts may read metrics.
+This module has to query the API server, because only the API server knows which accounts may read metrics. For the workers' tokens, a check
+of the signature is enough: see `tokens.py`.
 """
 
 import hashlib

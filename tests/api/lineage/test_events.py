@@ -1,4 +1,4 @@
-"""OpenLineage's events as JSON values."""
+"""OpenLineage events, built as JSON values."""
 
 import hashlib
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a job's spec says about its runs."""
+"""The kind, the inputs and the outputs of a job's runs in OpenLineage events, derived from the job's spec."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names of data sets in OpenLineage's events. The first cases are those of its naming conventions."""
+"""The names of data sets in OpenLineage events. The first cases come from OpenLineage's naming conventions."""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""The operator and the pods send the events of one run. The pods are the converter's commands, with the variables of the operator's pods."""
+"""The operator and the pods send events about the same run.
+
+In these tests, the converter's commands stand in for the pods, with the environment variables that the operator gives to pods.
+"""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +29,7 @@ spec:
 
 
 def lineage_variables(world: World, suffix: str) -> Mapping[str, str]:
-    """The variables about lineage of a step's pods."""
+    """The lineage variables in the environment of a step's pods."""
     (container,) = world.job(suffix)["spec"]["template"]["spec"]["containers"]
     return {each["name"]: each["value"] for each in container["env"] if "LINEAGE" in each["name"]}
 
@@ -60,7 +63,7 @@ def test_the_operator_and_the_pods_send_the_events_of_one_run(
 
 
 def operated(url: str) -> tuple[World, LineageRecorder]:
-    """An operator that sends events."""
+    """Returns a world whose operator sends events to this URL, and the operator's recorder."""
     world, recorder = World(pods=PodDefaults(lineage=Receiver(url))), LineageRecorder(Receiver(url))
     shared: dict[str, Any] = {"cache": world.cache, "cluster": world.cluster, "progress_store": world.progress_store}
     world.reconciler = Reconciler(**shared, settings=world.settings, clock=lambda: world.cluster.now, lineage=recorder)
@@ -68,6 +71,6 @@ def operated(url: str) -> tuple[World, LineageRecorder]:
 
 
 def in_pod(world: World, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the variables of a step's pods."""
+    """Set the lineage variables of a step's pods in this process."""
     for name, value in lineage_variables(world, suffix).items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Events reach a receiver, and a receiver that doesn't answer neither fails nor holds up anything."""
+"""Events reach a receiver. A receiver that doesn't respond causes neither a failure nor a delay."""
 
 import subprocess
 import sys

@@ -37,7 +37,10 @@ def lock(name: str) -> Path:
 
 
 def python(name: str) -> Path:
-    """An environment's interpreter. The first call on a machine builds the environment, or skips or fails the test if it can't be built."""
+    """An environment's interpreter.
+
+    The first call on a machine builds the environment. If it can't be built, the test is skipped or fails.
+    """
     try:
         return cache.entry(f"environment-{name}-{cache.key_of(lock(name))}", lambda folder: _make(folder, name)) / "bin" / "python"
     except cache.BuildFailed as exc:
@@ -68,8 +71,8 @@ def _make(folder: Path, name: str) -> None:
     # Relocatable, because the cache renames the complete folder.
     uv = str(Path(sys.executable).with_name("uv"))
     cache.build([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(folder)], cwd=folder)
-    # Installs with pip, which knows this machine's package index. The lock is complete, including the build backends of source-only
-    # packages, so nothing else is resolved.
+    # pip is used because it knows this machine's package index. The lock file is complete, including the build backends of source-only
+    # packages, so pip resolves nothing else.
     locked = str(lock(name))
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet", "--disable-pip-version-check"]
     cache.build([*pip, "--no-deps", "--require-hashes", "--build-constraint", locked, "--requirement", locked], cwd=folder)

@@ -1,4 +1,4 @@
-"""Programs from npm, for tests that can do without them on a machine without node."""
+"""Programs from npm, for tests that may be skipped on a machine without node."""
 
 import shutil
 from pathlib import Path

@@ -18,7 +18,7 @@ _SECONDS: Final = 300
 
 
 class JavaFailed(RuntimeError):
-    """The program failed; the message ends with its output."""
+    """The program failed. The message ends with the program's output."""
 
 
 def classpath(pom_name: str) -> str:

@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _down() -> None:
     if (cluster := choice.attach()) is not None:
         cluster.down()
-    # After a crash there is no running cluster, but its remains still have to be removed.
+    # After a crash, no cluster is running, but the remains of the crashed cluster still have to be removed.
     local.down()
 
 

@@ -1,7 +1,8 @@
 """Builds the cluster's programs from Go modules and caches them.
 
 The modules `controlplane` and `nodes` only run these programs. Building takes minutes, and continues in the background while unit tests
-run. A program is built under its own lock and renamed into place, so a background build and a user of the program never conflict.
+run. Each program is built under its own lock, and then renamed into place. So a build in the background never conflicts with a use of the
+program.
 """
 
 import fcntl
@@ -102,7 +103,10 @@ def path(name: str) -> Path:
 
 
 def source(module: str, dependency: str) -> Path:
-    """Return the folder with a dependency's sources and manifests, in the version that our module requires. Downloads it if necessary."""
+    """Return the folder with a dependency's sources and manifests, in the version that our module requires.
+
+    Downloads the dependency if necessary.
+    """
     found = json.loads(
         run(["go", "mod", "download", "-C", MODULES / module, "-json", dependency], environment={"GOWORK": "off"}, timeout_seconds=300)
     )
@@ -165,7 +169,7 @@ def _linker_flags(program: Program) -> list[str]:
 def _go_version() -> str:
     if shutil.which("go") is None:
         raise ClusterUnavailable("The programs of the test cluster are built with Go: expected `go` on PATH, found none.")
-    # Unlike `go version`, GOVERSION respects the toolchain line of the module.
+    # GOVERSION respects the toolchain line of the module; `go version` doesn't.
     return run(["go", "env", "-C", MODULES / "kubernetes", "GOVERSION"]).strip()
 
 

@@ -20,8 +20,8 @@ BRIDGE_IP_VARIABLE = "DATAPREP_TEST_BRIDGE_IP"
 def up(preloaded: Mapping[str, Path] | None = None) -> Cluster:
     """Return a running cluster of the first available kind, starting it if necessary.
 
-    `preloaded` maps the names of images to their archives. A cluster that this package assembles starts with these images; on all other
-    clusters, `load_image` loads them. `load_image` does nothing for an image that is already there.
+    `preloaded` maps the names of images to their archives. If this package assembles the cluster, the cluster starts with these images. On
+    any other cluster, call `load_image` for each image. `load_image` does nothing if the image is already there.
     """
     if given := os.environ.get(KUBECONFIG_VARIABLE):
         return _given(Path(given))

@@ -40,7 +40,7 @@ class Cluster:
         return self._program("helm")
 
     def _program(self, name: str) -> Path:
-        # An installed program is preferred, because the owner of an existing cluster has the matching version.
+        # An installed program is preferred: the owner of an existing cluster has installed the version that matches the cluster.
         found = shutil.which(name)
         return Path(found) if found else binaries.built(name)
 

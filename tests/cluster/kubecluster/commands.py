@@ -1,7 +1,7 @@
 """Runs a system command to completion.
 
-Processes that keep running are started by `daemons`. A failed command raises with its output, so that a test report shows the cause and not
-just an exit status.
+The module `daemons` starts processes that keep running. The error for a failed command contains the command's output, so that a test report
+shows the cause as well as the exit status.
 """
 
 import os

@@ -37,14 +37,15 @@ def command(folder: Path) -> list[str | Path]:
 
 
 def answers(folder: Path) -> bool:
-    """Say whether a folder's containerd answers."""
+    """Return whether a folder's containerd responds."""
     return attempt(["ctr", "--address", socket(folder), "version"]).returncode == 0
 
 
 def import_image(folder: Path, archive: Path, *, name: str) -> None:
     """Unpack an image, given as a docker-archive, under the name that pods use. Layers that containerd already has are not imported again.
 
-    Nearly all layers of an image are those of its earlier versions and of other images, and containerd writes and hashes what it is given.
+    Leaving out known layers saves time: an image shares nearly all layers with its earlier versions and other images, and containerd would
+    write and hash them again.
     """
     client = _client(folder)
     known = run([*client, "content", "ls", "--quiet"]).split()
@@ -59,7 +60,10 @@ def import_image(folder: Path, archive: Path, *, name: str) -> None:
 
 
 def remove_earlier(folder: Path) -> None:
-    """Remove the earlier versions of all images, which are still known by their ids, and the layers that no image needs anymore."""
+    """Remove the earlier versions of all images, and the layers that no image needs anymore.
+
+    An earlier version has only an id as its name.
+    """
     lines = run([*_client(folder), "images", "ls"]).splitlines()[1:]
     digests = {name: digest for name, _, digest, *_ in map(str.split, lines)}
     ids = {name for name in digests if name.startswith("sha256:")}
@@ -73,7 +77,8 @@ def _client(folder: Path) -> list[str]:
 
 
 def _write_layout(target: Path, archive: Path, *, name: str, without: frozenset[str]) -> None:
-    """Write the image of a docker-archive as an OCI layout, which names all layers, but need not contain those with these digests.
+    """Write the image of a docker-archive as an OCI layout. The layout names all layers, but doesn't contain those with the digests in
+    `without`.
 
     A layout:  index.json names the manifest | the manifest names the configuration and the layers | blobs/sha256 holds all three
     """
@@ -86,7 +91,8 @@ def _write_layout(target: Path, archive: Path, *, name: str, without: frozenset[
         for file, digest in zip(image["Layers"], json.loads(configuration)["rootfs"]["diff_ids"], strict=True):
             member = given.getmember(file)
             layers.append({"mediaType": f"{_OCI}.layer.v1.tar", "digest": digest, "size": member.size})
-            # An image can have a layer twice. The archive's own entry keeps its name, under which it might be looked up again.
+            # An image can have the same layer twice. So rename only a copy of the archive's entry: the entry may be looked up again under
+            # its name.
             if digest not in written:
                 written.add(digest)
                 blob = copy.copy(member)

@@ -20,7 +20,7 @@ ETCD_PEERS = "http://127.0.0.1:23800"
 NODE_GRACE_SECONDS = 20
 TOLERATION_SECONDS = 10
 
-# Users that Kubernetes' default RBAC bindings expect, by kubeconfig name.
+# The users that Kubernetes' default RBAC bindings expect, keyed by the name of their kubeconfig.
 CLIENTS = {
     "admin": ("admin", "system:masters"),
     "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
@@ -33,7 +33,7 @@ CLIENTS = {
 # The identity that the API server presents to aggregated API servers such as Kueue's. Its CA signs nothing else.
 FRONT_PROXY = "front-proxy"
 
-# Records requests, never responses. Requests from Kubernetes' own components would fill the log.
+# Requests are recorded, but not responses. Requests from Kubernetes' own components are left out, because they would fill the log.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -75,7 +75,7 @@ class Folders:
 
     @property
     def front_proxy(self) -> Path:
-        """The front proxy's CA and key, with which aggregated API servers authenticate the API server."""
+        """The front proxy's CA and key. Aggregated API servers use the CA to authenticate the API server."""
         return self.pki / FRONT_PROXY
 
     @property
@@ -85,8 +85,10 @@ class Folders:
 
     @property
     def memory(self) -> Path:
-        """A tmpfs for files that requests wait for. If these files were on the disk, programs that write a lot could block the API server
-        for a minute."""
+        """A tmpfs for files that the API server's requests wait for.
+
+        If these files were on disk, other programs that write a lot could block the API server for a minute.
+        """
         return self.run / "memory"
 
     @property
@@ -194,7 +196,7 @@ def controller_manager(folders: Folders) -> list[str | Path]:
         "--leader-elect=false",
         "--node-monitor-period=2s",
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
-        # With the default of 20 requests a second, tests would measure this limit instead of the operator.
+        # The default is 20 requests a second. With it, tests would measure this limit and not the operator.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
     ]
@@ -214,7 +216,7 @@ def scheduler(folders: Folders) -> list[str | Path]:
 
 
 def proxy(folders: Folders) -> list[str | Path]:
-    """The command line of kube-proxy. There is only one for all nodes, because they share the network of this machine."""
+    """The command line of kube-proxy. A single kube-proxy is enough for all nodes, because they share this machine's network."""
     return [binaries.path("kube-proxy"), f"--config={folders.run / 'proxy.json'}"]
 
 
@@ -236,7 +238,8 @@ def _proxy_configuration(folders: Folders) -> dict[str, object]:
         "nodePortAddresses": [network.BRIDGE_RANGE],
         "clusterCIDR": network.BRIDGE_RANGE,
         "oomScoreAdj": 0,
-        # Both ends can be on the same bridge. Without masquerading, replies would then bypass the NAT rules.
+        # Both ends of a connection can be on the same bridge. If such a connection weren't masqueraded, its replies would bypass the NAT
+        # rules.
         "nftables": {"masqueradeAll": True},
         # Zero keeps the machine's connection tracking settings.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},

@@ -1,7 +1,7 @@
 """Processes that outlive the program that started them.
 
-A daemon is identified by its process id and its start time in ticks, so a reused process id is never signalled. Daemons run in their own
-control group, whose list of process ids includes children that outlive them, such as containerd's shims.
+A daemon is identified by its process id and its start time in ticks, so another process that gets the same id later is never signalled.
+Daemons run in their own control group. The group also lists children that outlive the daemons, such as containerd's shims.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from kubecluster.errors import StartFailed
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 GROUP = "dataprep-test"
 CONTAINERS = "k8s.io"
-# cgroup v1 has one hierarchy per controller. Only `pids` is used here, so the caller's memory and CPU limits still apply.
+# cgroup v1 has one hierarchy per controller. Here only `pids` is used, so the caller's memory and CPU limits still apply to the daemons.
 VERSION_1_HIERARCHY = "pids"
 
 
@@ -29,16 +29,16 @@ class Daemon:
     started_tick: int
 
     def alive(self) -> bool:
-        """Say whether this very process is still running."""
+        """Say whether this process is still running, rather than another process that has its id now."""
         return _started_tick(self.pid) == self.started_tick
 
 
 def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     """Start a command in its own session and append its output to a log.
 
-    The command inherits only PATH from this process's environment, because a proxy configured for downloads would route the command's
-    calls off the machine. All daemons are Go programs with small heaps. Their garbage is collected a quarter as often as by default, which
-    saves a tenth of their processor time.
+    The command inherits only PATH from this process's environment: if it inherited a proxy for downloads, its calls to the cluster would
+    leave the machine. All daemons are Go programs with small heaps. They collect garbage a quarter as often as by default, which saves a
+    tenth of their processor time.
     """
     group = _group()
     group.mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ def kill_leftovers() -> None:
     """Kill the remaining children of the daemons."""
     kill_group(_group())
     for hierarchy in CONTROL_GROUPS.iterdir():
-        # runc creates this group for all containers on the machine. It can be removed only if the tests' containers were the only ones.
+        # runc creates this group for all containers on the machine, so it can be removed only if there are no containers except the tests'.
         with contextlib.suppress(OSError):
             (hierarchy / CONTAINERS).rmdir()
 
@@ -122,8 +122,10 @@ def kill_container(container: str) -> None:
 
 
 def weigh_containers() -> None:
-    """Raise the weight of the containers' cgroup. If all containers together have the weight of a single process, pods take minutes to
-    start on a busy machine."""
+    """Raise the weight of the containers' cgroup.
+
+    By default, all containers together have the weight of a single process, so on a busy machine pods would take minutes to start.
+    """
     unified = (CONTROL_GROUPS / "cgroup.controllers").exists()
     group = CONTROL_GROUPS / CONTAINERS if unified else CONTROL_GROUPS / "cpu" / CONTAINERS
     if not group.parent.is_dir():
@@ -148,7 +150,7 @@ def _group() -> Path:
 
 
 def _remove_group(group: Path) -> None:
-    # A group whose last process has just died is busy for a moment. A group that can't be removed is harmless.
+    # For a moment after a group's last process has died, the group is busy and can't be removed. A group that stays behind is harmless.
     for _ in range(20):
         try:
             group.rmdir()

@@ -33,8 +33,10 @@ BASE_RECIPE = 1
 # Each archive takes a few hundred megabytes, and a day of work on the Dockerfile produces dozens of archives.
 KEPT_ARCHIVES = 8
 MOST_IMAGES = 400
-"""The maximum number of images in buildah's store, including images of single Dockerfile steps. A build of changed code makes about 10
-images, which take up to thirty megabytes together, because the libraries are in layers of their own."""
+"""The maximum number of images in buildah's store, including images of single Dockerfile steps.
+
+A build of changed code makes about 10 images. Together, they take up to thirty megabytes, because the libraries are in separate layers.
+"""
 IGNORED_FOLDERS = frozenset({".git", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 
@@ -103,7 +105,7 @@ def build_image(
 
 
 def is_cached(archive: Path) -> bool:
-    """Say whether an archive is named by a hash of its inputs, and so never changes."""
+    """Return whether an archive is named after a hash of its inputs. Such an archive never changes."""
     return archive.parent == _folder()
 
 

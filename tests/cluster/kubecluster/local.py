@@ -175,8 +175,8 @@ def missing() -> list[str]:
 def attach() -> LocalCluster | None:
     """Return this machine's running cluster, or None if there is none.
 
-    On a busy machine the API server can be slow to respond. The API server is given time, because otherwise the caller might replace the
-    running cluster with a new one.
+    On a busy machine the API server can be slow to respond, so this function waits for a while. If it gave up too early, the caller might
+    replace the running cluster with a new one.
     """
     deadline = time.monotonic() + ATTACH_SECONDS
     while (written := state.read()) is not None and written.ready and written.of_this_boot():
@@ -196,7 +196,7 @@ def ended_daemons() -> str:
 
 
 def up(preloaded: Mapping[str, Path]) -> LocalCluster:
-    """Return this machine's running cluster, starting it if necessary. All nodes have these images, given as archives by name."""
+    """Return this machine's running cluster, starting it if necessary. All nodes have the given images, a mapping of names to archives."""
     if lacks := missing():
         raise ClusterUnavailable(f"A cluster on this machine needs {', '.join(lacks)}.")
     with state.starting_or_stopping():
@@ -204,7 +204,7 @@ def up(preloaded: Mapping[str, Path]) -> LocalCluster:
             return running
         packages.install()
         _clean()
-        # This is checked before any state is recorded, so that a clean-up never removes resources of other programs.
+        # Check this before recording any state, so that a clean-up never removes another program's resources.
         network.refuse_overlaps()
         binaries.build(PROGRAMS)
         try:
@@ -296,7 +296,7 @@ def _stop_all(*, keep_logs: bool) -> None:
     for path in folders.run.iterdir():
         if path.name not in kept and path.name != "state.json":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    # The state is removed last, so that the next start resumes an incomplete clean-up.
+    # The state is removed last, so that the next start can finish a clean-up that was interrupted.
     (folders.run / "state.json").unlink(missing_ok=True)
 
 

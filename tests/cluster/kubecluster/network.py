@@ -54,7 +54,7 @@ table inet {TABLE} {{
 
 
 def node_ip(number: int) -> str:
-    """Return the address of the n-th node; node addresses lie below those of pods."""
+    """Return the address of the n-th node. Node addresses are lower than pod addresses."""
     return f"198.18.0.{10 + number}"
 
 
@@ -91,7 +91,7 @@ def add_address(ip: str) -> None:
 def remove() -> None:
     """Remove everything that `create` and kube-proxy made.
 
-    The firewall is created first and removed last. If there is no firewall, a bridge or table with one of these names belongs to another
+    The firewall is created first and removed last, so if there is no firewall, a bridge or table with one of our names belongs to another
     program.
     """
     if attempt(["nft", "list", "table", "inet", TABLE]).returncode != 0:

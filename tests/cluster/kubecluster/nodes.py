@@ -1,6 +1,6 @@
 """A real node with its own containerd and kubelet in its own folders.
 
-Nodes cannot share a containerd: a kubelet kills containers of pods that it does not know.
+Nodes can't share a containerd, because each kubelet kills the containers of pods that it doesn't know.
 """
 
 import json
@@ -68,7 +68,7 @@ class Node:
         containerd.import_image(self.folder, archive, name=name)
 
     def kill_containers(self) -> None:
-        """Kill all containers of this node. They outlive containerd, which has recorded their ids."""
+        """Kill all containers of this node. They may have outlived containerd, but containerd has recorded their ids."""
         tasks = self.folder / "state" / "io.containerd.runtime.v2.task" / "k8s.io"
         for bundle in tasks.iterdir() if tasks.is_dir() else ():
             daemons.kill_container(bundle.name)
@@ -88,7 +88,7 @@ def _remove_shim_socket(bundle: Path) -> None:
 
 
 def _pod_network(addresses: Path) -> dict[str, object]:
-    # `network` creates the bridge, because with isGateway the plugin would enable forwarding for the whole machine.
+    # The module `network` creates the bridge. If the plugin did so (isGateway), it would enable forwarding for the whole machine.
     addressing = {
         "type": "host-local",
         "dataDir": str(addresses),
@@ -130,7 +130,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
         "clusterDomain": CLUSTER_DOMAIN,
         "resolvConf": "",
         "registerWithTaints": [_taint(text) for text in taints],
-        # Keep kubelet from changing the machine, which the node doesn't own.
+        # Keep kubelet from changing the machine's settings, because the machine doesn't belong to the node.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
@@ -138,7 +138,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
         "failSwapOn": False,
         "oomScoreAdj": 0,
         "makeIPTablesUtilChains": False,
-        # The node doesn't own the disk either: if the disk is full, pods must not be evicted, and images must not be deleted.
+        # The disk doesn't belong to the node either, so even if the disk is full, kubelet must not evict pods or delete images.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "registryPullQPS": 0,

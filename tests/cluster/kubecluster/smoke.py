@@ -35,7 +35,7 @@ FOLDER = Path(__file__).resolve().parent / "probe"
 
 
 def check(cluster: Cluster) -> None:
-    """Run the job, print what its pods saw, and raise if any of it is unexpected."""
+    """Run the job and print what its pods saw. Raise an error if anything is unexpected."""
     cluster.load_image(images.build_image(dockerfile=FOLDER / "Dockerfile", context=FOLDER, tag=IMAGE), IMAGE)
     report("image loaded")
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")

@@ -1,7 +1,7 @@
 """The recorded state of the running cluster.
 
 Other processes (a pytest worker, `make cluster-down`) use this file to attach to the cluster, and a start after a crash uses it to clean
-up. So every entry is written before the resource that it names is created, or immediately afterwards.
+up. Therefore each entry is written before its resource is created, or immediately afterwards.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ class State:
     made_folders: list[str] = field(default_factory=list)
 
     def of_this_boot(self) -> bool:
-        """Say whether the recorded process ids are from the current boot, and so still valid."""
+        """Say whether the recorded process ids are still valid, because they are from the current boot."""
         return self.boot == this_boot()
 
 
@@ -81,7 +81,7 @@ def write(state: State) -> None:
 
 @contextmanager
 def changing() -> Iterator[State]:
-    """Read the state, let the caller change it, and write it back, under a lock."""
+    """Under a lock, read the state, let the caller change it, and write it back."""
     with _locked("state.lock"):
         state = read() or State(boot=this_boot())
         try:

@@ -1,12 +1,12 @@
 """containerd's folders with unpacked images, kept in the cache.
 
 Importing the images of the operator and the converter takes 40 seconds of processor time. A node that begins with a copy of such a folder
-skips this import. The copy shares the files of the layers with the original, because containerd never changes them. All other files, such
-as the databases, are its own.
+skips this import. The copy shares the files of the layers with the original, because containerd never changes them. The copy has its own
+versions of all other files, such as the databases.
 
 A new folder begins as a copy of the latest one, so only the layers that differ are unpacked.
 
-Runs with the same cache may use it at the same time. A lock keeps each from removing a folder that another one copies.
+Several runs can use the same cache at the same time. A lock keeps a run from removing a folder that another run is copying.
 """
 
 import fcntl
@@ -26,17 +26,22 @@ from kubecluster.commands import attempt, run
 from kubecluster.progress import report
 
 KEPT_FOLDERS = 2
-"""Each folder takes up to two gigabytes."""
+"""The number of folders that are kept. Each takes up to two gigabytes."""
 _DAEMON = "unpacking"
 _FORMAT: Final = 2
 """The names of all folders begin with this number. In format 1, folders shared the list of their images, so the list could be wrong."""
 _NAMES: Final = "archives.json"
-"""The file in a folder that names the archive of each of its images. Earlier versions of this module don't know it, so they copy no folder
-of this format."""
+"""The file in a folder that names the archive of each of its images.
+
+Earlier versions of this module don't know this file, so they copy no folder of this format.
+"""
 _TEMPORARY: Final = f".{_FORMAT}-"
-"""How the names of unfinished folders, and of folders that are being removed, begin. Only the holder of the exclusive lock has any."""
+"""The prefix of the names of unfinished folders, and of folders that are being removed.
+
+Only the holder of the exclusive lock has such folders.
+"""
 _SHARED: Final = frozenset({"blobs", "snapshots"})
-"""The folders of containerd whose files are written once, and then only removed: the layers as they were given and as unpacked."""
+"""containerd's folders whose files never change after they are written: the layers as received, and the layers as unpacked."""
 
 
 def folder(images: Mapping[str, Path]) -> Path:
@@ -57,7 +62,7 @@ def copy(source: Path, target: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     if attempt(["cp", "--archive", "--link", source, target]).returncode != 0:
-        # Into a folder that exists, cp would copy the source as a subfolder.
+        # If the target existed, cp would copy the source to a subfolder of the target.
         if target.exists():
             shutil.rmtree(target)
         run(["cp", "--archive", source, target], timeout_seconds=600)
@@ -71,7 +76,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _use(target: Path) -> bool:
-    """Return whether the folder exists. If it does, it is now the one used last."""
+    """Return whether the folder exists. If it does, mark it as the most recently used folder."""
     with _locked(fcntl.LOCK_EX):
         if not target.exists():
             return False
@@ -86,7 +91,7 @@ def _publish(filled: Path, target: Path) -> None:
         if not target.exists():
             _remove_temporary()
             unfinished = target.with_name(f"{_TEMPORARY}{target.name}")
-            # Between file systems, mv takes a while, so the folder gets its name afterwards.
+            # Moving a folder to another file system takes a while, so the folder gets its final name only afterwards.
             run(["mv", filled, unfinished], timeout_seconds=600)
             unfinished.rename(target)
         os.utime(target)
@@ -94,17 +99,17 @@ def _publish(filled: Path, target: Path) -> None:
 
 
 def _remove_old() -> None:
-    """Remove the folders that were not used for longest. The caller must hold the exclusive lock."""
+    """Remove all but the most recently used folders. The caller must hold the exclusive lock."""
     _remove_temporary()
     kept = [path for path in _folders().iterdir() if not path.name.startswith(".")]
     for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
-        # First give it another name, so that no run uses a folder that is only partly removed.
+        # Rename the folder first, so that no run uses a folder that is only partly removed.
         old.rename(old.with_name(f"{_TEMPORARY}{old.name}"))
     _remove_temporary()
 
 
 def _remove_temporary() -> None:
-    """Remove what a run left behind that was killed. The caller must hold the exclusive lock."""
+    """Remove what a killed run left behind. The caller must hold the exclusive lock."""
     for left in _folders().glob(f"{_TEMPORARY}*"):
         shutil.rmtree(left)
 
@@ -147,10 +152,10 @@ def _begin(folder: Path, images: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _earlier() -> list[tuple[Path, dict[str, str]]]:
-    """Return the folders of this format, the one used last first, and the archives of their images by name."""
+    """Return the folders of this format, most recently used first, each with the archives of its images by name."""
     found: list[tuple[float, Path, dict[str, str]]] = []
     for folder in _folders().glob(f"{_FORMAT}-*"):
-        # An earlier version of this module takes no lock, so it can remove a folder now.
+        # A run with an earlier version of this module takes no lock, so it can remove the folder at any moment.
         with suppress(FileNotFoundError):
             found.append((folder.stat().st_mtime, folder, json.loads((folder / _NAMES).read_text())))
     return [(folder, archives) for _, folder, archives in sorted(found, key=lambda entry: entry[0], reverse=True)]
@@ -172,7 +177,7 @@ def _folders() -> Path:
 @contextmanager
 def _locked(kind: int) -> Iterator[None]:
     """Hold the lock of all folders: shared to copy one, exclusive to add or remove one."""
-    # Not in the folder itself, whose content earlier versions of this module remove.
+    # The lock file isn't in the folder itself, because earlier versions of this module remove the folder's content.
     with _folders().with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, kind)
         yield

@@ -1,6 +1,6 @@
 """Caches slow downloads and builds in a folder outside the checkout.
 
-Entries are named by a hash of their inputs, so a version change creates a new entry, and two checkouts never interfere.
+The name of an entry is a hash of its inputs, so a new version gets a new entry, and two checkouts never interfere.
 """
 
 from __future__ import annotations

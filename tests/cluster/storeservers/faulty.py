@@ -61,7 +61,7 @@ class Fault:
 
 
 class _Proxy:
-    """The common part of both proxies: a port, a thread and the armed faults."""
+    """What `HttpProxy` and `TcpProxy` have in common: a port, a thread and the armed faults."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1", stall_seconds: float = 3.0) -> None:
         self.host = host

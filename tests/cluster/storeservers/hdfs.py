@@ -70,8 +70,8 @@ class _DataNode:
 class HdfsCluster(HdfsFiles, Server):
     """A NameNode and DataNodes on one address.
 
-    The superuser is the user who runs the tests unless another is given, so clients in the test process may write anywhere. Permissions are
-    checked for everybody else.
+    By default, the superuser is the user who runs the tests, so clients in the test process may write anywhere. For all other users,
+    permissions are checked.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class HdfsCluster(HdfsFiles, Server):
     def stop(self) -> None:
         """Stop all servers. Their data stays in the run folder."""
         while self._processes:
-            # The servers are killed, because an orderly shutdown of a DataNode takes seconds, and no data is written after the tests.
+            # The servers can be killed, because no data is written after the tests. An orderly shutdown of a DataNode would take seconds.
             self._processes.popitem()[1].kill()
 
     def kill_namenode(self) -> None:
@@ -136,10 +136,10 @@ class HdfsCluster(HdfsFiles, Server):
         self._processes.pop(self._datanodes[number].name).kill()
 
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
-        """Kill a DataNode while it is writing a block. The DataNode is paused during each search for an unfinished block, and resumed if
-        there is none.
+        """Kill a DataNode while it is writing a block.
 
-        Returns the files of its unfinished blocks, except those that an earlier kill left behind.
+        To find such a moment, the DataNode is paused again and again, and resumed if it has no unfinished block. Returns the files of its
+        unfinished blocks, except those that an earlier kill left behind.
         """
         process = self._processes[self._datanodes[number].name]
         deadline = time.monotonic() + seconds

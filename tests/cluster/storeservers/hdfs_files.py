@@ -150,7 +150,7 @@ def _send_to_datanode(method: str, url: str, body: bytes | None = None) -> bytes
     try:
         return send(method, url, body)
     except WebHdfsError as exc:
-        # A DataNode keeps its connection to the NameNode open, and notices only now that the NameNode has been restarted.
+        # If the NameNode was restarted, a DataNode whose connection was open notices the restart only at this request.
         if exc.exception != "EOFException":
             raise
         return send(method, url, body)

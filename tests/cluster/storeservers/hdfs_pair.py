@@ -95,7 +95,7 @@ class HdfsPair(HdfsCluster):
 
     def _format(self) -> None:
         super()._format()
-        # Equivalent to `-bootstrapStandby`, which would need the first NameNode to be running.
+        # Does the same as `-bootstrapStandby`, but doesn't need the first NameNode to be running.
         shutil.copytree(self._name_folder, self._folder_of(1))
 
     def _launch_namenode(self) -> None:

@@ -9,7 +9,7 @@ _PACKAGES = Path(__file__).parents[1] / "node"
 
 
 def script(name: str, path: str) -> Path:
-    """A script of a program. Raises BuildFailed if the program can't be installed."""
+    """Returns the path of a program's script. Raises BuildFailed if the program can't be installed."""
     package = _PACKAGES / name
     key = cache.key_of(package / "package.json", package / "package-lock.json")
     return cache.entry(f"node-{name}-{key}", lambda into: _install(package, into)) / "node_modules" / path

@@ -52,7 +52,7 @@ class ProcessIdentity:
         return cls(pid, _start_ticks(pid) or 0)
 
     def running(self) -> bool:
-        """Tell whether this very process is alive."""
+        """Tell whether this process is alive, rather than another process that has its id now."""
         return self.start_ticks != 0 and _start_ticks(self.pid) == self.start_ticks
 
     def end(self, *, grace_seconds: float) -> None:
@@ -99,10 +99,10 @@ class ServerProcess:
         lifetime: Lifetime,
         awaited: bool = False,
     ) -> ServerProcess:
-        """Start a command and append its output to the log. `awaited` says that the starting thread also waits for the command's end."""
+        """Start a command and append its output to the log. `awaited` says that the calling thread outlives the command."""
         prefix: list[str] = []
         if lifetime is Lifetime.WITH_STARTER:
-            # The kernel ties the server to the thread that started it, not to that thread's process.
+            # The kernel kills the server when the thread that started it ends, even if that thread's process lives on.
             if not awaited and threading.current_thread() is not threading.main_thread():
                 start = partial(cls.start, name, command, log=log, environment=environment, lifetime=lifetime, awaited=True)
                 return _STARTER.submit(start).result()
@@ -215,7 +215,7 @@ def _claimed(port: int) -> bool:
 
 
 def accepts_connections(host: str, port: int) -> bool:
-    """Tell whether something listens there."""
+    """Tell whether a program listens on the port."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:

@@ -1,6 +1,6 @@
 """A real S3 server: versitygw. It stores objects as plain files, so tests inspect the output without a client.
 
-moto would be a simple `pip install`, but it accepts a wrong secret.
+moto would be easier to install, but it accepts wrong secrets.
 """
 
 from __future__ import annotations

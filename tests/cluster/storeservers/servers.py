@@ -33,7 +33,7 @@ class Server(ABC):
         self.stop()
 
     def start(self) -> None:
-        """Start the server, with its old data if it ran before, and wait until it answers."""
+        """Start the server and wait until it responds. If the server ran before, it has its old data."""
         try:
             self.launch()
             self.wait_until_ready()

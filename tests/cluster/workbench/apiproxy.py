@@ -1,7 +1,7 @@
 """A proxy that injects the faults of a bad network or an overloaded server, between an operator outside the cluster and the API server.
 
-It listens on loopback without TLS, forwards the operator's token, and records all requests with their times, so that a test can also check
-what an operator did *not* do.
+The proxy listens on loopback without TLS, and forwards the operator's token. It records all requests with their times, so that a test can
+also check what an operator did *not* do.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Trouble(StrEnum):
     BROKEN = "500"
     UNAVAILABLE = "503"
     CONFLICT = "409"
-    """Affects only writes: the proxy pretends that another write has conflicted."""
+    """Affects only writes: the proxy pretends that the write conflicted with another one."""
     RESET = "connection reset"
     LOST = "lost answer"
     """The request takes effect, but the operator gets no response."""
@@ -41,7 +41,7 @@ class Trouble(StrEnum):
     CUT = "watch cut"
     """Affects only watches: the connection is reset within four seconds."""
     EXPIRED = "watch expired"
-    """Affects only watches: status 410 says that the resource version is too old, so the client has to list again."""
+    """Affects only watches: the response has status 410, which says that the resource version is too old. The client has to list again."""
 
 
 _WATCH: Final = (Trouble.TOO_MANY, Trouble.BROKEN, Trouble.CUT, Trouble.EXPIRED)

@@ -1,6 +1,7 @@
 """Dry runs: the API server checks objects and changes, and responds, but stores nothing.
 
-All requests use the test process's connection. kubectl would take a tenth of a second of processor time for each of hundreds of requests.
+All requests use the test process's connection. There are hundreds of requests, and each would take a tenth of a second of processor time
+with kubectl.
 """
 
 import json
@@ -13,15 +14,16 @@ _MERGE: Final = "application/merge-patch+json"
 
 
 def answer_to_object(cluster: Cluster, namespace: str, document: Document) -> str:
-    """Returns `created`, or the message with which the object is refused. This message has a line for each faulty field. Unknown fields are
-    faults too."""
+    """Returns `created`, or the API server's refusal, which has a line for each faulty or unknown field."""
     query = [("dryRun", "All"), ("fieldValidation", "Strict")]
     return _answer(cluster, "POST", _path(namespace, document["apiVersion"], document["kind"]), query, document, done="created")
 
 
 def answer_to_patch(cluster: Cluster, namespace: str, document: Document, patch: Document) -> str:
-    """Returns `patched`, or the message with which a merge patch of the object with this kind and name is refused. This message has a line
-    for each faulty field."""
+    """Sends a merge patch of the object with this kind and name.
+
+    Returns `patched`, or the API server's refusal, which has a line for each faulty field.
+    """
     path = f"{_path(namespace, document['apiVersion'], document['kind'])}/{document['metadata']['name']}"
     return _answer(cluster, "PATCH", path, [("dryRun", "All")], patch, done="patched")
 

@@ -41,7 +41,7 @@ def iris(folder: Path) -> Path:
 
 
 def iris_table(folder: Path) -> pa.Table:
-    """The same flowers with a struct for the petals and the species as text."""
+    """The same flowers, with the petals' measurements in a struct and with the species as text."""
     rows = [line.split(",") for line in iris(folder).read_text().splitlines()[1:]]
     petals = [{"length": float(row[2]), "width": float(row[3])} for row in rows]
     species = ["setosa", "versicolor", "virginica"]
@@ -138,7 +138,7 @@ def walks(folder: Path) -> Path:
 
 
 def shop(folder: Path) -> Path:
-    """A database of 200 customers, every tenth without an order."""
+    """A database of 200 customers, one in ten of whom has no order."""
     made = folder / "shop.db"
     with sqlite3.connect(made) as database:
         database.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, age INTEGER, churned INTEGER)")

@@ -127,7 +127,7 @@ class Namespace:
             time.sleep(0.5)
 
     def wait_phase(self, name: str, phase: str, *, seconds: float = PATIENCE_SECONDS) -> Document:
-        """Polls until the job reaches the phase. Fails immediately if the job reaches any other terminal phase."""
+        """Polls until the job reaches the phase. Fails immediately if the job ends in a different phase."""
 
         def reached(status: Document) -> bool:
             now = status.get("phase")
@@ -160,7 +160,7 @@ def condition(status: Document, kind: str) -> Document:
 
 
 EACH_STEP: Final = {"onePod": "Never"}
-"""`workers` fields that give each step of a small job its own pods, so that a test can catch the job in each step."""
+"""Fields of `workers` that give each step of a small job its own pods, so that a test can act while a given step runs."""
 
 
 def example(file: str, *, one_pod: bool = False, **changes: Any) -> Document:

@@ -15,13 +15,13 @@ Document = dict[str, Any]  # Any: YAML
 
 NAMESPACE: Final = "kueue-system"
 MANAGED: Final = "managed-by-kueue"
-"""The label, with the value `yes`, of namespaces whose Jobs Kueue manages."""
+"""The label of the namespaces whose Jobs Kueue manages. Its value is `yes`."""
 FLAVOR_LABEL: Final = "test/flavor"
 """The node selector that Kueue adds to admitted pods."""
 FLAVOR: Final = "spot"
 _NAMESPACE_LABEL: Final = "test/namespace"
 IMAGE: Final = "dataprep.test/kueue:1"
-# Kueue's other integrations are disabled, so nothing serves these webhooks.
+# The webhooks to install. All others belong to integrations of Kueue that are disabled here, so nothing would serve them.
 _WEBHOOKS: Final = ("job.kb.io", "clusterqueue.kb.io", "cohort.kb.io", "resourceflavor.kb.io", "workload.kb.io", "localqueue.kb.io")
 _CONFIGURATION: Final = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -30,7 +30,7 @@ _CONFIGURATION: Final = {
     "metrics": {"bindAddress": ":8443"},
     "webhook": {"port": 9443},
     "leaderElection": {"leaderElect": False},
-    # Otherwise, Kueue would wait a minute or more for the kubelet to mount the certificates that Kueue generates.
+    # If Kueue generated its own certificates, it would have to wait a minute or more until the kubelet mounts them.
     "internalCertManagement": {"enable": False},
     "integrations": {"frameworks": ["batch/job"]},
     "managedJobsNamespaceSelector": {"matchLabels": {MANAGED: "yes"}},
@@ -61,7 +61,7 @@ def install(cluster: Cluster) -> None:
 
 
 def uninstall(cluster: Cluster) -> None:
-    """Removes Kueue, if it is there, and its API: an API without a server would keep namespaces from being deleted."""
+    """Removes Kueue, if it is there, and its API: if the API stayed without a server, namespaces couldn't be deleted."""
     if not _is_installed(cluster):
         return
     cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")

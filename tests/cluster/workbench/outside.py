@@ -189,7 +189,7 @@ class OutsideOperator:
                 self.kill()
 
     def pause(self) -> None:
-        """Suspend the process, as happens on a machine that swaps or is being migrated."""
+        """Suspend the process, as if its machine were swapping or being migrated."""
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:

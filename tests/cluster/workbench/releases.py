@@ -1,7 +1,7 @@
 """The releases between which tests upgrade and downgrade: this working copy, and an earlier commit whose sources are in `tests/compat`.
 
 The earlier code runs with this working copy's libraries and Dockerfile. So its image shares all layers except the code layer, and a test
-shows how the two releases' code works together.
+shows how the code of the two releases works together.
 """
 
 import shutil

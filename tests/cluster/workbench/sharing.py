@@ -8,7 +8,7 @@ from typing import Final
 
 VARIABLE: Final = "DATAPREP_TEST_SHARED"
 PLACES: Final = ("tests/e2e", "tests/api/test_admission.py")
-"""The paths of all cluster tests. Collecting the other tests as well would take each process half a minute."""
+"""The paths of all cluster tests. If pytest collected the other tests too, each process would need half a minute for it."""
 
 BEGAN_VARIABLE: Final = "DATAPREP_TEST_BEGAN"
 WHOLE_VARIABLE: Final = "DATAPREP_TEST_WHOLE"

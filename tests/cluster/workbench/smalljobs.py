@@ -25,8 +25,8 @@ def write_input(stores: Stores, namespace: Namespace) -> Path:
 def small_jobs(
     stores: Stores, namespace: Namespace, names: list[str], *, one_pod: bool = False, **spec: Any
 ) -> list[Document]:  # Any: YAML
-    """One job per name. Each reads the file that `write_input` wrote, and writes to a folder next to it that is named after the namespace
-    and the job.
+    """One job per name. Each job reads the file that `write_input` wrote. It writes to a folder next to this file, named after the
+    namespace and the job.
 
     Each step has its own pod. With `one_pod`, a job runs in a single pod, as it does for users.
     """

@@ -25,7 +25,7 @@ from workbench.outside import bring_back
 
 PROCESSES: Final = 5
 PROCESSES_APART: Final = 3
-"""This number is smaller, because these tests measure how soon an operator reacts."""
+"""Fewer processes run these tests, because the tests measure how soon an operator reacts."""
 NIGHTLY_VARIABLE: Final = "DATAPREP_TEST_NIGHTLY"
 """With this variable, a run of all tests includes those marked `nightly`."""
 _NO_TESTS: Final = 5
@@ -60,7 +60,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
         return _pytest("-m", "cluster", *arguments, shared=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    # Arguments such as a file name might not select any test of a group.
+    # If the arguments name a file, for example, a group might have no selected tests.
     statuses = [status for status in (together, apart, alone) if status != _NO_TESTS] or [_NO_TESTS]
     return next((status for status in statuses if status), 0)
 
@@ -107,7 +107,7 @@ def _pytest(*words: str, shared: bool) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # Ctrl-C has reached pytest as well, which now stops what its tests have started.
+            # Ctrl-C also reaches pytest, which now stops everything that its tests have started.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_GOODBYE_SECONDS)
             raise

@@ -9,7 +9,7 @@ import yaml
 from workbench.jobs import Namespace
 
 EDIT: Final = "edit"
-"""The role of Kubernetes to which the chart adds DataPrepJobs."""
+"""The Kubernetes role to which the chart adds permissions for DataPrepJobs."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,10 @@ class User:
 
 
 def make_user(namespace: Namespace, name: str, *, role: str | None, folder: Path) -> User:
-    """Creates a service account and, with a role, the role binding that docs/python.md describes. Writes the kubeconfig to the folder."""
+    """Creates a service account.
+
+    If a role is given, also creates the role binding that docs/python.md describes. Writes the kubeconfig to the folder.
+    """
     namespace.kubectl("create", "serviceaccount", name)
     if role is not None:
         namespace.kubectl("create", "rolebinding", name, f"--clusterrole={role}", f"--serviceaccount={namespace.name}:{name}")

@@ -13,9 +13,9 @@ _ROWS_AT_ONCE: Final = 1024
 
 
 def write(folder: Path, *, files: int) -> None:
-    """Writes CSV files of 361 MiB, whose rows are a number and a text.
+    """Writes CSV files of 361 MiB, in which each row has a number and a text.
 
-    The files are links to a single file beside the folder, so additional files take no space. The single file is written only once.
+    All of them are links to one file beside the folder, so additional files take no space. That file is written only once.
     """
     data = folder.parent / "wide-rows.csv"
     if not data.exists():

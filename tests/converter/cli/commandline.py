@@ -33,7 +33,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def forks() -> Forks:
-    """Returns the process that forks commands. The process is started when a test first needs it, and again if it was killed."""
+    """Returns the process that forks commands. It is started when a test first needs it, and restarted if it was killed."""
     if _started().is_killed:
         _started.cache_clear()
     return _started()

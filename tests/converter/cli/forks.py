@@ -1,8 +1,7 @@
 """Runs commands in separate processes without importing the modules again, because imports take most of a command's time.
 
 Each command is a fork of one process that has imported the modules. Like a process started from a shell, the fork has its own arguments,
-environment, folder and standard streams, and ends with the interpreter's normal exit. This file is also the program of the process that
-forks.
+environment, folder and standard streams, and ends with the interpreter's normal exit. The process that forks runs this file as its program.
 """
 
 import contextlib
@@ -73,9 +72,10 @@ class Forks:
         socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
 
     def wait(self) -> int:
-        """Return the command's exit code once it has ended. After a signal, this is the signal's number, negated, as in `subprocess`.
+        """Return the command's exit code once it has ended.
 
-        If the command doesn't end, kills it and raises TimeoutError.
+        If a signal ended the command, the code is the signal's number, negated, as in `subprocess`. If the command doesn't end in time,
+        this method kills it and raises TimeoutError.
         """
         try:
             return int(self._socket.recv(_MOST_BYTES))
@@ -90,7 +90,7 @@ class Forks:
 
     def close(self) -> None:
         """End the process."""
-        # Other processes might be forks of this one that hold the socket open too.
+        # Forks of this process might also hold the socket open, so closing it here might not be enough.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -130,7 +130,7 @@ def _become(descriptors: Sequence[int], *, arguments: list[str], environment: di
 
 
 if __name__ == "__main__":
-    # This is set before numpy is imported, as in a command.
+    # A command, too, sets this before it imports numpy.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for _name in _MODULES:
         importlib.import_module(_name)

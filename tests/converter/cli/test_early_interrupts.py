@@ -62,7 +62,7 @@ main()
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Makes Ctrl-C work. A shell that starts the tests in the background makes all of their processes ignore Ctrl-C."""
+    """Makes Ctrl-C work: if a shell starts the tests in the background, all of their processes ignore Ctrl-C by default."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -100,10 +100,10 @@ sys.meta_path.insert(0, Beginning())
 from dataprep_converter.__main__ import main
 
 """
-"""Sends Ctrl-C to all of the command's processes after some seconds, counted from when the command begins to catch interrupts.
+"""Sends Ctrl-C to all of the command's processes after a given time, counted from when the command begins to catch interrupts.
 
-The seconds are this process's CPU time, so that the load on the machine makes no difference. The last line of standard error is
-the CPU time that the command took.
+The time is this process's CPU time in seconds, so the load on the machine makes no difference. The last line of standard error is the CPU
+time that the command took.
 """
 _AT_EVERY_LINE = """
 import json, os, signal, sys
@@ -147,7 +147,10 @@ while not ended or ended[-1][0]:
 print(json.dumps(ended))
 os._exit(0)
 """
-"""Interrupts `main` at each of its lines, beginning with the line that catches interrupts. For each line, this process is forked."""
+"""Interrupts `main` at each of its lines, from the line that begins to catch interrupts.
+
+Each line is tested in a separate fork of this process.
+"""
 _POOL = "from dataprep_converter.steps import pool; pool.INLINE_BYTES = 0; "
 _IN_A_LIBRARY = """
 import os, signal, sys

@@ -1,4 +1,4 @@
-"""Every example is valid, the examples for this machine run, and the demo does what the README promises."""
+"""Every example is valid, the examples that don't need a cluster run, and the demo does what the README promises."""
 
 import hashlib
 import json
@@ -113,7 +113,7 @@ def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_the_demo_converts_verifies_and_shows_real_images(tmp_path: Path) -> None:
-    (tmp_path / "examples").symlink_to(EXAMPLES)  # the demo must run in the repository's root, where it writes its output
+    (tmp_path / "examples").symlink_to(EXAMPLES)  # the demo runs only in the repository's root, and writes its output there
     done = subprocess.run(
         [sys.executable, ROOT / "examples/demo.py"],
         capture_output=True,

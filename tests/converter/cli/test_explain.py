@@ -1,4 +1,4 @@
-"""`dataprep explain`, `dataprep schema`, and the line that names the schema in an inferred job: all explain fields without a cluster."""
+"""Ways to explain fields without a cluster: `dataprep explain`, `dataprep schema`, and the schema line of an inferred job."""
 
 import json
 from pathlib import Path

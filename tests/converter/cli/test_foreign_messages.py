@@ -1,5 +1,4 @@
-"""A library's message is never shown alone. Our own text comes first, and says which file or address is affected and what is wrong with
-it."""
+"""A library's message is never shown alone. Our own text precedes it, and says which file or address is affected and what is wrong."""
 
 import bz2
 import gzip

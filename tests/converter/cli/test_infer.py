@@ -126,8 +126,10 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
 """For each source, an input and its number of records."""
 
 ASKED_FOR = {"whole_file", "masks", "csv_sequences", "fixed_length", "join", "sql", "table", "plugin"}
-"""Sources that can't be recognised from files. The user must say how the files belong together, how to read them, that each file is a
-record, or that the source is a database."""
+"""Sources that can't be recognised from files.
+
+For these, users have to say how the files belong together, how to read them, that each file is a record, or that the source is a database.
+"""
 
 
 @pytest.mark.parametrize("kind", [kind for kind in INPUTS if kind in READERS])

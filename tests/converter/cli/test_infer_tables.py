@@ -15,7 +15,7 @@ from dataprep_converter.tools.verification import verify
 
 
 def records(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """The records that the job writes as JSON Lines, which keep nulls."""
+    """Runs the job with JSON Lines as its output format, which keeps nulls. Returns the records."""
     assert code_of("run", folder / "job.yaml", "--quiet", "--set", "output.format=jsonl") == 0
     capsys.readouterr()
     (shard,) = (folder / "out").glob("*.jsonl")

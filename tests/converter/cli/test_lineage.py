@@ -1,4 +1,4 @@
-"""OpenLineage's events of the commands that pods run."""
+"""OpenLineage events of the commands that pods run."""
 
 import json
 from collections.abc import Iterator

@@ -60,8 +60,10 @@ JOBS: dict[str, dict[str, Any]] = {
     "script": {"script": SCRIPT, "output": OUT},
 }
 OF_ONE_JOB = {"map": "transforms", "script": "script"}
-"""Jobs in which only the fields below the given field are tested. All other fields, except the source's, are tested only in the first
-job."""
+"""Jobs, each with the field below which this job's fields are tested.
+
+All fields that are not below such a field, except the source's, are tested only in the first job.
+"""
 OF_THE_CLUSTER = ("workers", "stores", "cleanup", "retry", "stepDeadlines")
 """Fields that are hardly used by commands on this machine. They are tested together."""
 
@@ -200,7 +202,7 @@ def test_what_a_store_is_told_is_said_by_no_command(place: Place, said: Said) ->
         store = document(place, form)["stores"][0] | ({} if place[-1] == "uriPrefix" else {"uriPrefix": "s3://b/"})
         spec = {"source": {"csv": {"uris": ["s3://b/in.csv"]}}, "output": OUT, "stores": [{"endpoint": "http://127.0.0.1:1"} | store]}
         Path("job.json").write_text(json.dumps(a_job(spec)))
-        # These commands don't wait for the store, which doesn't exist.
+        # The store doesn't exist, but these commands don't wait for it.
         for arguments in (("validate", "job.json"), ("ls", "nowhere", "--job", "job.json")):
             code, words = said(*arguments)
             assert code in (0, 2, 5)

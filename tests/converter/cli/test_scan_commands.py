@@ -22,7 +22,7 @@ EIGHT_PARTS = ["--scan", SCAN, "--parts", "8"]
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The scan and the part of each call of `run_scan_step`."""
+    """Replaces `run_scan_step`. Returns a list that collects the scan and the part of each call."""
     calls: list[tuple[str, int]] = []
     monkeypatch.setattr(scan_step, "run_scan_step", lambda _spec, _access, part, *, scan: calls.append((scan, part)))
     return calls

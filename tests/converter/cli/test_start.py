@@ -30,17 +30,17 @@ from dataprep_converter.cli.commands import main
 main(sys.argv[2:])
 """
 _NEEDED_LATER = {
-    "dataprep_converter.inputs.archives",  # the input is no archive
+    "dataprep_converter.inputs.archives",  # the input isn't an archive
     "dataprep_converter.core.yaml_file",  # a pod's job is JSON
     "dataprep_converter.readers.shuffle.task_reader",  # the plan has no shuffle
-    "dataprep_converter.runtime.scan_results",  # the plan is made
+    "dataprep_converter.runtime.scan_results",  # the plan exists already
     "dataprep_converter.steps.conversion.gather",
-    "dataprep_converter.steps.conversion.table_output",  # the output is no table
+    "dataprep_converter.steps.conversion.table_output",  # the output isn't a table
     "dataprep_converter.steps.draft",
     "dataprep_api.resources.cron",
     "dataprep_api.resources.profile",
     "http.client",  # the first report is sent a second later
-    "pyarrow.compute",  # used for the records
+    "pyarrow.compute",  # needed only for the records
     "subprocess",
     "yaml",
 }
@@ -107,7 +107,7 @@ def test_a_worker_loads_only_what_it_needs_until_its_first_read(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_collector_rests_only_until_a_worker_reads(tmp_path: Path) -> None:
-    """More objects are collected at a time while a worker starts. At its end, each command collects as often as the others."""
+    """While `plan` and `work` start, the garbage collector waits for more new objects. In the end, every command has the same threshold."""
     source = tmp_path / "in" / "table.csv"
     source.parent.mkdir()
     source.write_text("a,b\n1,2\n")

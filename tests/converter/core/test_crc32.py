@@ -1,4 +1,4 @@
-"""ISA-L's CRC-32 equals zlib's for data of any size, and can continue an earlier checksum."""
+"""For data of any size, ISA-L's CRC-32 equals zlib's, and a checksum can be continued over further data."""
 
 import zlib
 

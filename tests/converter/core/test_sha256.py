@@ -52,7 +52,7 @@ def test_a_write_that_a_signal_ends_early_goes_on() -> None:
     try:
         writer = threading.Thread(target=lambda: written.append(native.write_pieces(writing, pieces)))
         writer.start()
-        # The pipe is full before all bytes are written. The signals arrive while the call waits for a reader.
+        # The pipe is full before all bytes are written, so the call waits for a reader. The signals arrive during this wait.
         for _ in range(4):
             threading.Event().wait(0.05)
             signal.pthread_kill(writer.ident or 0, signal.SIGALRM)

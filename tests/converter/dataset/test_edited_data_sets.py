@@ -1,5 +1,7 @@
-"""A manifest or a table that was edited together with its digests: the error names an impossible path or a null before any file is
-written."""
+"""Someone has edited a manifest or a table together with its digests.
+
+Before any file is written, an error names the impossible path or the null.
+"""
 
 import hashlib
 import json
@@ -29,7 +31,7 @@ Edit = Callable[[Rows], object]
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A data set of MapFiles, which have companions, with a bad record."""
+    """A data set with one bad record. Its format is MapFile, because MapFiles have companion files."""
     (tmp_path / "rows.csv").write_text("x,label\n" + "".join("bad,0\n" if row == 7 else f"{row},{row % 3}\n" for row in range(40)))
     columns = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
     source = {"csv": {"uris": [str(tmp_path / "rows.csv")], "header": True, "columns": columns}}

@@ -1,6 +1,6 @@
-"""Data sets of every kind whose shards are in a table: all files are the same as in a data set whose manifest lists its files.
+"""Data sets of every kind whose manifest lists the shards in a table.
 
-Here, a manifest with more than three shards has a table.
+All files are the same as if the manifest itself listed the shards. In these tests, a table is used for more than three shards.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 def write(path: Path, rows: str) -> None:
-    """Writes a file of rows. The file's time is always the same, because inputs count as equal only if their times are equal."""
+    """Writes a file of rows. The file's time is always the same, because inputs with different times count as different."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"x,label\n{rows}")
     os.utime(path, (0, 0))

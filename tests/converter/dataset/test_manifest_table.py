@@ -39,7 +39,7 @@ def made(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def as_made(made: Path, name: str) -> Path:
-    """Return a data set's own folder, without the changes of the tests before."""
+    """Return a data set's folder after undoing the changes of earlier tests."""
     shutil.rmtree(made / name)
     return Path(shutil.copytree(made / "copies" / name, made / name))
 
@@ -52,7 +52,7 @@ def small(made: Path) -> Path:
 
 @pytest.fixture
 def large(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same data set with a table."""
+    """The same data set as `small`, but its manifest has a table."""
     monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
     return as_made(made, "large")
 
@@ -214,7 +214,7 @@ def test_the_table_of_a_finished_data_set_is_written_again(large: Path, monkeypa
 
 
 def test_a_repair_makes_no_table_for_a_manifest_that_lists_its_files(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier release may have listed more files than this release does."""
+    """An earlier release may have listed more files in the manifest than this release would."""
     before = manifest_file(small).read_bytes()
     monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
     (small / load_manifest(str(small), Access()).files[5].file).unlink()

@@ -61,7 +61,7 @@ class Encoded:
         return decoder(manifest)
 
     def parsed(self, content: bytes | None = None, *, piece: int = 7) -> list[dict[str, Any]]:
-        """Return the records of the file, or of other bytes that are decoded like this file."""
+        """Return the records of the file. If `content` is given, decode these bytes as if they were the file's."""
         data = self.content if content is None else content
         reader = self.decoder()
         pieces = (data[first : first + piece] for first in range(0, len(data), piece))
@@ -77,7 +77,7 @@ def flipped(content: bytes) -> Iterator[bytes]:
 
 
 def breaks(made: Encoded, content: bytes) -> bool:
-    """Return whether the decoder rejects these bytes when it reads them like `made`. Any error other than a rejection fails the test."""
+    """Return whether the decoder of `made` rejects these bytes. An error that isn't a rejection fails the test."""
     try:
         made.parsed(content, piece=1 << 20)
     except BrokenRecord:

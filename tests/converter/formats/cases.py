@@ -30,7 +30,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options that the format needs to accept all of these columns."""
     example: str | None = None
-    """The name of an example in this format, `examples/<name>-local.yaml`. A format that can store ROWS doesn't need an example."""
+    """The name of an example in this format, `examples/<name>-local.yaml`. If the format can store ROWS, no example is needed."""
 
 
 CASES: Final[Mapping[str, Case]] = {

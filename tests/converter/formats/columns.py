@@ -46,7 +46,7 @@ class Written:
         return Manifest.model_validate(empty | counts | known)
 
     def records(self, *, size: int = 1 << 20, data: bytes | None = None) -> list[dict[str, Any]]:
-        """Return the values read back from the file, which is passed in pieces of equal size."""
+        """Read the file back in pieces of equal size, and return its values."""
         data = self.data if data is None else data
         found = decoder(self.manifest())
         pieces = (data[at : at + size] for at in range(0, len(data), size))
@@ -63,7 +63,7 @@ def written(
     options: Mapping[str, Any] | None = None,
     nulls: NullRule = "Keep",
 ) -> Written:
-    """Encode the columns to a shard, in batches that are cut at `cuts`. `options` are the format's options.
+    """Encode the columns to a shard. Batches end at the rows in `cuts`. `options` are the format's options.
 
     With `nulls="Dropped"`, the encoder receives nulls that it can't store.
     """

@@ -98,7 +98,7 @@ class Made:
         return list(self.decoder.read(whole[at : at + size] for at in range(0, len(whole), size)))
 
     def entries(self, index: bytes | None = None) -> list[tuple[bytes, int]]:
-        """Return (key, position) of each entry in an index, even if another program has written the index."""
+        """Return (key, position) of each entry in an index. The index may be one that another program has written."""
         pairs = Pairs(key=self.decoder.pairs.key, value=Positions())
         read = sequence_file_decoder.read(
             [self.index if index is None else index], pairs=pairs, key=self.decoder.key, value=Long(), compression="Block"

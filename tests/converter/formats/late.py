@@ -1,4 +1,7 @@
-"""Read an encoder's buffers as late as allowed: the sink writes one batch while another waits and the next is encoded."""
+"""Reads an encoder's buffers as late as is allowed.
+
+In a job, one batch is being written and another is waiting while the next is encoded.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator

@@ -24,7 +24,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def messages(columns: dict[str, Any], **more: Any) -> list[bytes]:
-    """Return the records of the same data set in TFRecord files."""
+    """Return the records that the `tfrecord` format writes for the same columns."""
     return [payload for _, payload in records.read([written("tfrecord", columns, **more).data])]
 
 

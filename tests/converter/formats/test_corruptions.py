@@ -255,8 +255,11 @@ FORMATS_EACH: Final = 5
 
 
 def campaign() -> list[tuple[str, str]]:
-    """Return (format, damage) pairs. Every format gets each kind of damage to shards, and a second flipped bit. Each other kind of damage
-    is tried in some formats."""
+    """Return (format, damage) pairs.
+
+    Every kind of damage to shards, and a second flipped bit, is tried in every format. All other kinds of damage are tried in only some
+    formats.
+    """
     formats = list(CASES)
     of_shards = [(format_, damage) for format_ in formats for damage in (*OF_SHARDS, "flipped_bit")]
     beside = [
@@ -270,10 +273,10 @@ def test_there_are_200_damages() -> None:
 
 
 def is_quick(format_: str, damage: str, seed: int) -> bool:
-    """Return whether a case is in the quick run, which tests a sixth of the kinds of damage to shards, and a sixth of the other kinds, in
-    each format.
+    """Return whether a case is in the quick run.
 
-    Damage to companion files is always tested, because only a few formats have companion files.
+    For each format, the quick run tests one sixth of the kinds of damage to shards, and one sixth of the other kinds. Damage to companion
+    files is always tested, because only a few formats have companion files.
     """
     del seed
     kinds = OF_SHARDS if damage in OF_SHARDS else BESIDE_THEM
@@ -291,7 +294,7 @@ def test_every_damage_is_noticed_and_repaired(
     done = getattr(damaged, damage)() or damaged.flipped_bit()
     assert is_noticed(folder), done
 
-    # A data set without its manifest doesn't contain the job that made it.
+    # If its manifest is missing, a data set doesn't contain the job that made it.
     job = a_job(source, format_, tmp_path / "elsewhere") if "manifest" in damage else None
     repaired = repair(str(folder), Access(), job=job)
     assert contents(folder) == before, done

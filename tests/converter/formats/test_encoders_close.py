@@ -18,7 +18,7 @@ def temporary_files() -> Counter[str]:
     return Counter({name: count for name, count in open_files().items() if name.endswith("(deleted)")})
 
 
-# MDS holds a shard's records in memory if there are few of them.
+# If a shard has few records, MDS keeps them in memory and writes no temporary file.
 @pytest.mark.parametrize(("name", "records"), [("arrayRecord", 1000), ("mds", 1_000_000)], ids=["arrayRecord", "mds"])
 def test_an_encoder_that_was_left_in_the_middle_leaves_no_file_open(name: str, records: int) -> None:
     output = Output.model_validate({"uri": "out", "format": name})

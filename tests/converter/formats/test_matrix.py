@@ -25,7 +25,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_compared(source: str, format_: str) -> bool:
-    """Return whether a case is in the quick run: one source for each format.
+    """Return whether a case is in the quick run, which has one source for each format.
 
     The search for a source that the format can store begins at a different source for each format.
     """

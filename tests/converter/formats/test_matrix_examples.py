@@ -1,4 +1,4 @@
-"""Every other source in every format: the examples of sources that `test_matrix.py` doesn't cover, with another `output.format`."""
+"""Sources that `test_matrix.py` doesn't cover, in every format. Each job is the source's example with a different `output.format`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -147,7 +147,10 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "dl4jDataset": "The feature 'trip' holds bytes or text",
     },
 }
-"""The refused combinations, each with a text that the message must contain besides the format. The tests check that all others convert."""
+"""The combinations that are refused, each with text that the error message must contain besides the format.
+
+The tests check that all other combinations can be converted.
+"""
 
 
 def is_quick(kind: str, format_: str) -> bool:
@@ -170,7 +173,7 @@ def test_every_source_takes_part() -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Make the input of an example, only once."""
+    """Make the input of an example. Each input is made only once."""
     known: dict[str, Path] = {}
 
     def of(kind: str) -> Path:

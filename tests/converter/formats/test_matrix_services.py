@@ -22,7 +22,10 @@ REFUSED: Final[Mapping[str, str]] = {
     "dl4jDataset": "The feature 'name' holds bytes or text",
     "fileBatch": "the features are features, label, name",
 }
-"""The refused formats, each with a text that the message must contain besides the format. The tests check that all others convert."""
+"""The formats that are refused, each with text that the error message must contain besides the format.
+
+The tests check that all other formats can be written.
+"""
 
 
 @pytest.fixture(scope="module")

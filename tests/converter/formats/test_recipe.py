@@ -74,7 +74,7 @@ for module, *arguments in json.loads(sys.argv[1]):
 
 
 def modules(tree: Path, *programs: list[str]) -> None:
-    """Run modules of the copy as programs, each with its arguments, one after the other in one process."""
+    """Run modules of the copy as programs in a single process, one after another, each with its arguments."""
     python(tree, "-c", _MODULES, json.dumps(programs))
 
 

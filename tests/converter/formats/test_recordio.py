@@ -93,7 +93,7 @@ def test_data_that_holds_the_magic_number_is_split_there_and_joined_again() -> N
     # The frames that dmlc writes for `abcd`, the magic number and `efgh`.
     frames = bytes.fromhex("0a23d7ce04000020616263640a23d7ce0400006065666768")
     assert list(RecordioDecoder(NO_MANIFEST).read([frames])) == [(0, bytes.fromhex("616263640a23d7ce65666768"))]
-    # In this message, the floats begin at byte 20, after tags, lengths and the key. So each float's offset is a multiple of 4.
+    # In this message, the tags, the lengths and the key take 20 bytes, so the offset of each float is a multiple of 4.
     made = encoded({"x": vectors([1.0, MAGIC_FLOAT, 2.0, MAGIC_FLOAT])})
     assert made.count(bytes.fromhex("0a23d7ce")) == 3
     assert [word >> 29 for word in struct.unpack(f"<{len(made) // 4}I", made)[1::1] if word >> 29 in (1, 2, 3) and word & 0xFFFFFF < 64][

@@ -45,7 +45,7 @@ def text(folder: Path, content: str) -> list[str]:
 
 
 def messages(data: bytes) -> list[Any]:
-    """Return the messages of a file in which no record is split."""
+    """Return the messages of a file whose records are not split into several frames."""
     found, at = [], 0
     while at < len(data):
         size = int.from_bytes(data[at + 4 : at + 8], "little")
@@ -181,7 +181,7 @@ def test_an_array_of_numpy(tmp_path: Path) -> None:
 
 
 def test_keys_count_along_rows(tmp_path: Path) -> None:
-    # The line has all 200 cells of a matrix of 10 rows and 20 columns. The guide's formula, key // 10, would give rows 0 … 19.
+    # The line has all 200 cells of a matrix with 10 rows and 20 columns. With the guide's formula, key // 10, the rows would be 0 … 19.
     line = "0 " + " ".join(f"{key + 1}:{key + 1}" for key in range(200))
     sparse = {"sparse": [{"name": "values", "keys": "keys", "values": "values", "shape": [10, 20]}]}
     source = {"libsvm": {"uris": text(tmp_path, line + "\n")}}

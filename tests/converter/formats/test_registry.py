@@ -1,4 +1,4 @@
-"""The registry of formats: each format has an entry, whose names can be imported, and a case for the tests of all formats."""
+"""The registry of formats: each format has an entry with importable names, and a case in the tests that cover all formats."""
 
 from pkgutil import resolve_name
 

@@ -31,7 +31,7 @@ READABLE: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ("numpy", "parquet"): {},
     ("numpy", "arrow"): {},
 }
-"""Maps (source, format) to the options that the second source needs."""
+"""Maps (source, format) to the options that are needed to read the output as a source."""
 
 
 def a_job(spec: dict[str, Any], output: Path, *, format_: str) -> DataPrepJob:

@@ -82,7 +82,8 @@ def test_sizes_at_the_ends(before: tuple[int, int], after: tuple[int, int], chan
 def test_columns_are_first_where_they_are_for_pillow(height: int, method: str) -> None:
     """The result depends on which of the two passes comes first.
 
-    If 100 columns become 75, the order of the passes switches between 49 and 50 rows. If all 100 columns stay, it switches at 100 rows.
+    If 100 columns are reduced to 75, the order of the passes changes between 49 and 50 rows. If all 100 columns are kept, it changes at 100
+    rows.
     """
     for width in (75, 100, 101):
         agree(drawn(100, 100, 3), height, width, method)

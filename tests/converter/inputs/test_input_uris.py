@@ -63,8 +63,7 @@ def place(request: pytest.FixtureRequest, make: Any, tmp_path: Path) -> Place:
     ],
 )
 def test_what_lies_below_a_prefix_is_read_by_a_glob_in_the_order_of_its_names(place: Place, kind: str) -> None:
-    # Glue, EMR and Athena publish files in this way: parts in no particular order, a marker file, and another job's leftovers in the same
-    # folder.
+    # Folders that Glue, EMR and Athena write look like this: parts in no particular order, a marker file, and another job's leftovers.
     parts = {f"prefix/part-0000{n}.{kind}": a_file(kind, range(20 * n, 20 * n + 20)) for n in (2, 0, 1)}
     others = {"prefix/_SUCCESS": b"", "prefix/notes.txt": b"no data", f"prefixed/part-9.{kind}": a_file(kind, range(900, 910))}
     for name, content in {**parts, **others}.items():

@@ -117,7 +117,7 @@ def test_names_are_found_without_a_list_of_all_columns_for_each() -> None:
 
     class Unlisted:
         get_field_index = schema.get_field_index
-        """The class has no other members, so the test fails if `find_columns` uses `names`."""
+        """The class doesn't define `names`, so the test fails if `find_columns` uses it."""
 
     unlisted: Any = Unlisted()
     assert find_columns(["0", "a"], unlisted, of="x") == find_columns(["0", "a"], schema, of="x") == ["0", "a"]

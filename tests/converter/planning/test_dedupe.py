@@ -1,4 +1,4 @@
-"""Duplicates are found, and the first of them is kept. Records that only look alike are kept too."""
+"""Of several equal records, only the first is kept. Records that only look alike are all kept."""
 
 import tracemalloc
 from pathlib import Path

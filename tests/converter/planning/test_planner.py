@@ -1,6 +1,6 @@
 """The planner: identical plans for identical inputs, errors, and the number of tasks.
 
-There are as many tasks as workers, or more if that balances slow tasks, but every task has enough work to be worth a pod.
+The plan has at least as many tasks as workers, and more if this balances slow tasks. But each task must have enough work to be worth a pod.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Ranking: finds a bound such that exactly the given number of a class's hashes lie below it."""
+"""Ranking: for each class, finds the bound below which exactly a given number of the class's hashes lie."""
 
 from collections.abc import Iterator
 

@@ -21,7 +21,7 @@ T = "odps://p/tables/t"
 
 
 def counted(count: int) -> Rows:
-    """Yields rows with the numbers 0, 1, 2 … and their halves."""
+    """Yields rows, each with a number (0, 1, 2 …) and half of this number."""
 
     def at(start: int, length: int) -> pa.Table:
         ids = np.arange(start, start + length)

@@ -63,8 +63,8 @@ def read_all(reader: Reader, units: UnitTable, samples: Iterator[Samples]) -> li
 def open_files() -> Counter[str]:
     """Counts this process's file descriptors by target. Sockets are left out, because stores keep connections open.
 
-    To find new descriptors, subtract an earlier result rather than compare the two: the garbage collector might have closed older
-    descriptors meanwhile.
+    To find new descriptors, subtract an earlier result. Don't test the two results for equality: in the meantime, the garbage collector
+    might have closed older descriptors.
     """
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
@@ -111,7 +111,7 @@ class ReaderContract:
         raise NotImplementedError
 
     def open_files(self) -> Counter[str]:
-        """The files that this process has open. A reader must not leave any file open."""
+        """The files that this process has open. The tests check that a reader leaves no file open."""
         return open_files()
 
     def test_the_batches_have_the_columns_of_the_schema(self, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
-"""Changes bytes in real images and annotations. The tests check that the result is a bad record or an error that names the file, never a
-crash or a hang."""
+"""Changes bytes in real images and annotations.
+
+The result must be a bad record or an error that names the file, never a crash or a hang.
+"""
 
 import json
 import tracemalloc

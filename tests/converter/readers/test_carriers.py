@@ -1,4 +1,4 @@
-"""Columns that travel through an engine come back bit by bit, and columns that are compared keep their order."""
+"""Columns that are sent through an SQL engine come back bit for bit. Columns that the engine compares keep their order."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from dataprep_converter.readers.joins.carriers import carried, carrier, ordered,
 _arrow: Any = pa  # the type stubs lack some functions
 
 SPARK = {pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.binary()}
-"""The types of Spark that values travel in."""
+"""The Spark types in which values are sent through the engine."""
 
 NUMBERS = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
@@ -31,7 +31,7 @@ LISTS = [
 
 
 def random_column(kind: Any, rows: int, rng: np.random.Generator, *, nulls: bool) -> Any:
-    """Any bits in the type `kind`."""
+    """A column of type `kind` with random bits."""
     missing = rng.random(rows) < 0.3 if nulls else np.zeros(rows, bool)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         lengths = np.where(missing, 0, rng.integers(0, 4, rows))
@@ -73,7 +73,7 @@ def innermost(kind: Any) -> pa.DataType:
 
 
 def as_bits(column: Any) -> list[Any]:
-    """The values, with floats and times as whole numbers."""
+    """The values, with whole numbers for the bits of floats and times."""
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return [None if values is None else as_bits(values) if len(values) else [] for values in map(items_of, column)]

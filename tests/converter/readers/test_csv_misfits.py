@@ -1,5 +1,7 @@
-"""Tests CSV files with thousands of bad cells. Repeated halving would find the same faulty rows, but would need a dozen calls to Arrow for
-each row."""
+"""Tests CSV files with thousands of bad cells.
+
+If the reader found the faulty rows by repeated halving, it would need a dozen calls to Arrow for each of them.
+"""
 
 from typing import Any
 

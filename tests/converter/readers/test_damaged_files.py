@@ -25,7 +25,7 @@ def tfrecord(_: Path) -> bytes:
 
 
 def unframed(data: bytes) -> bytes:
-    """Frames the damaged payloads with correct CRCs, so that the parser gets the damaged bytes."""
+    """Frames the damaged payloads with correct CRCs. Otherwise the damaged bytes wouldn't reach the parser."""
     payload = example(n=300, x=[0.5, 1.0], t=b"text", r=[1, 2, 3])
     size = len(payload)
     return b"".join(frame(data[start : start + size]) for start in range(0, len(data), size))

@@ -1,4 +1,7 @@
-"""Files of a remote store are examined several at a time. The tests use a fake store, which opens local files and records which are open."""
+"""A remote store's files are examined several at a time.
+
+The tests use a fake store, which opens local files and keeps track of the open files.
+"""
 
 import gzip
 import threading
@@ -84,7 +87,7 @@ def size_of(store: Store, entry: Entry) -> int:
 
 
 def test_a_scan_collects_results_in_the_order_of_the_files(tmp_path: Path) -> None:
-    """The order doesn't depend on which result is known first, so a second scan of a part writes the same files."""
+    """The results keep the order of the files, no matter which result is known first. So a second scan of a part writes the same files."""
     access = FakeAccess(FakeRemoteStore(Access().store(str(tmp_path))))
     access.scan = scan = ScanOfPart(0)
     files = entries(tmp_path, [1, 2, 3])
@@ -206,7 +209,7 @@ def test_at_most_so_many_files_are_examined_at_the_same_time(tmp_path: Path) -> 
 
 
 def test_members_of_an_archive_are_examined_one_after_the_other(tmp_path: Path) -> None:
-    """A compressed archive can only be read in order, and would otherwise be copied to this disk."""
+    """A compressed archive can only be read in order. For any other order, it would have to be copied to the local disk."""
     archive = tmp_path / "a.tar.gz"
     archive.write_bytes(gzip.compress(a_tar({f"{number}.bin": b"x" * 10 for number in range(20)})))
     access = Access()

@@ -19,7 +19,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.images.images import ImagesReader
 
-_arrow: Any = pa  # the type stubs want one type for all fields of a schema
+_arrow: Any = pa  # the type stubs require that all fields of a schema have one type
 FILES = {"a/007.jpg": an_image(), "a/2.jpg": an_image(seed=1), "b/x.png": an_image("PNG")}
 RECORDS: list[dict[str, Any]] = [
     {"file": "b/x.png", "caption": "a, b", "score": 0.5, "count": 3, "box": {"x": 0.5, "y": 2}, "tags": ["u", "v"]},

@@ -1,4 +1,4 @@
-"""Executors on other machines lay joined rows down below the output's folder. A new driver goes on from there."""
+"""Executors on other machines write joined rows to a folder below the output's folder. A new driver continues from there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +18,15 @@ from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.readers.joins.join_folder import JoinFolder
 
 STREAMS = ["t0", "t1", "keys"]
-"""In the order in which they are laid down."""
+"""The streams of rows, in the order in which they are written."""
 
 
 class KilledError(BaseException):
-    """The driver is killed. So it leaves everything as it is."""
+    """Simulates the death of the driver, which then leaves everything as it is."""
 
 
 class Killed(DuckDBEngine):
-    """An engine on other machines. The driver is killed after this many streams have been laid down."""
+    """An engine on other machines. The driver is killed once `after` streams have been written."""
 
     def __init__(self, after: int = 99) -> None:
         super().__init__(is_remote=True)
@@ -43,7 +43,7 @@ class Killed(DuckDBEngine):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables have several parts, ranges and units."""
+    """Makes even small tables have several parts, ranges and units."""
     monkeypatch.setattr(ranges, "RANGE_RECORDS", 7)
     monkeypatch.setattr(part_reader, "PART_BYTES", 1)
     monkeypatch.setattr(join, "UNIT_RECORDS", 10)
@@ -71,7 +71,7 @@ def planned(source: Source, output: Path, engine: DuckDBEngine | None) -> Any:
 
 
 def kill(source: Source, output: Path, engine: DuckDBEngine) -> None:
-    """Begins to plan, until the driver is killed."""
+    """Plans until the driver is killed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JoinFolder, "remove", lambda _: None)
         with pytest.raises(KilledError):
@@ -99,7 +99,7 @@ def test_a_new_driver_asks_the_engine_nothing_if_all_is_laid_down(tmp_path: Path
 
     def killed(*_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
         raise KilledError
-        yield  # makes it a generator
+        yield  # makes this function a generator
 
     with monkeypatch.context() as then:
         then.setattr(ranges, "rows_in_files", killed)

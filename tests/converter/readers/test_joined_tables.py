@@ -1,4 +1,4 @@
-"""Joins in memory and out of core have the same results: the same records, pieces, and errors with their messages."""
+"""Joins in memory and out of core have the same results: the same records and pieces, or the same error message."""
 
 import json
 import tempfile
@@ -74,7 +74,7 @@ class Watched:
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """Plans the join in memory, then out of core, then moving out of core after half of the rows have been read, then by an engine."""
+    """Plans the join in each way: in memory, out of core, moving out of core after half of the rows have been read, and by an engine."""
     patch.setattr(open_table, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)

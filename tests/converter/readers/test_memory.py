@@ -101,8 +101,9 @@ SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl":
 uses the disk."""
 
 
-# `make nightly` runs these jobs. By day, `test_memory_of_readers.py` tests the readers, `test_memory_of_shuffle.py` tests what a job that
-# reads in a scattered order holds in memory, test_joined_tables tests a join's limits, and the test above runs a whole job.
+# `make nightly` runs these jobs. By day, other tests replace these jobs: `test_memory_of_readers.py` tests the readers, test_joined_tables
+# tests a join's limits, and the test above runs a whole job. `test_memory_of_shuffle.py` tests what a job holds in memory if it reads in a
+# scattered order.
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", SIZES)
 def test_more_input_needs_no_more_memory(tmp_path: Path, kind: str) -> None:

@@ -1,8 +1,8 @@
 """The memory that a reader needs doesn't grow with its input.
 
-For each way of reading, `make test` tests one reader, and the nightly run tests the others. A forked process plans and reads a small or a
-large input, without the rest of a job. So all memory counts, including that of C libraries and databases. The values are large, so that
-they are read quickly.
+For each way of reading, `make test` tests one reader, and the nightly run tests the others. A forked process only plans and reads a small
+or a large input. All of its memory counts, including the memory of C libraries and databases. The values are large, so that they are read
+quickly.
 """
 
 import gzip

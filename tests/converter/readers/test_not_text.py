@@ -1,4 +1,4 @@
-"""If binary files are given to a text source, the error names the file and the source that can read it."""
+"""If a job reads a binary file as text, the error names the file and the source that can read it."""
 
 import sqlite3
 from collections.abc import Callable

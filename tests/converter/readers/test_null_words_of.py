@@ -1,4 +1,4 @@
-"""`source.csv.nullWordsOf`: words for missing values that belong to one column."""
+"""`source.csv.nullWordsOf`: the words that mean a missing value in one particular column."""
 
 from pathlib import Path
 from typing import Any

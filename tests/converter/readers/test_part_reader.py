@@ -1,4 +1,4 @@
-"""An engine's machines read parts of a table, and say what they have found as rows without keys."""
+"""An engine's machines read parts of a table. They report what they have found as rows without keys."""
 
 import pickle
 from pathlib import Path
@@ -21,7 +21,7 @@ KEYS = pa.schema([("id", pa.int64())])
 
 
 def parts_of(folder: Path, *, keys: list[Any], part_bytes: int, patch: pytest.MonkeyPatch) -> PartReader:
-    """The reader of a Parquet file with ten rows in each row group, which are the units. The column `x` is the number of the row."""
+    """The reader of a Parquet file. Each unit is a row group of ten rows. The column `x` contains the row's number."""
     patch.setattr(part_reader, "PART_BYTES", part_bytes)
     rows = pa.table({"id": pa.array(keys, pa.int64()), "x": pa.array(range(len(keys)), pa.int64())})
     pq.write_table(rows, folder / "table.parquet", row_group_size=10, compression="none", use_dictionary=False)

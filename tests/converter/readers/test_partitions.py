@@ -1,5 +1,7 @@
-"""Tests columns in folder names for every source that supports them: the same values as in pyarrow's datasets, and folders that don't
-match."""
+"""Tests columns from folder names in every source that supports them.
+
+Their values equal those of pyarrow's datasets. Folders whose names don't match are tested too.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows are laid down in ranges of record numbers, and read back in order."""
+"""Rows are written in ranges of record numbers, and read back in order."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from dataprep_converter.stores.files import FileStore
 
 
 def some_batches(*sizes: int) -> list[pa.RecordBatch]:
-    """Consecutive rows, numbered from 0. The column `n` counts them in twos."""
+    """Rows whose column `c0` counts them from 0. Every two rows share a number in the column `n`."""
     batches, first = [], 0
     for size in sizes:
         rows = list(range(first, first + size))

@@ -114,7 +114,7 @@ def test_a_dictionary_that_changes_within_a_stream_is_that_of_the_batch(tmp_path
 def test_planning_reads_no_batch(tmp_path: Path) -> None:
     big = pa.table({"a": [b"x" * 1_000_000] * 6})
     file = put(tmp_path / "a.arrow", big, kind="stream", size=1)
-    # Planning needs only the batches' metadata, so the test can change the batches' values.
+    # Planning reads only the batches' metadata, so it doesn't notice that this test damages the batches' values.
     whole = bytearray(file.read_bytes())
     place = whole.index(b"x" * 1_000_000)
     whole[place : place + 1_000_000] = b"y" * 1_000_000

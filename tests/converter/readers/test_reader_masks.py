@@ -1,4 +1,4 @@
-"""Tests images and masks: pairing by path or by suffix, the check for equal sizes, and the bytes of both."""
+"""Tests images and masks: pairing by path or by suffix, the check that both have the same size, and the bytes of both."""
 
 from pathlib import Path
 from typing import Any, ClassVar

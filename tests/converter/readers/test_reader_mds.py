@@ -132,7 +132,7 @@ def test_the_folder_of_an_index_is_the_subset(theirs: Path) -> None:
 
 
 def test_an_index_of_all_folders_reads_no_shard_twice(theirs: Path) -> None:
-    # streaming's merge_index writes such an index above the folders, which keep their own indexes.
+    # streaming's merge_index writes such an index above the folders, and leaves the folders' own indexes in place.
     shards = []
     for name in ("test", "train", "val"):
         for shard in json.loads((theirs / name / "index.json").read_text())["shards"]:

@@ -16,7 +16,7 @@ from dataprep_converter.readers import Reader
 from dataprep_converter.readers.tfrecord import tfrecord
 from dataprep_converter.readers.tfrecord.tfrecord import TfrecordReader
 
-# Written by TensorFlow 2.21, with the context id=7, and the sequence t of two steps of two floats, (1, 2) and (3, 4).
+# Written by TensorFlow 2.21. The context is id=7. The sequence t has two steps, each with two floats: (1, 2) and (3, 4).
 GOLDEN = bytes.fromhex("0a0d0a0b0a02696412051a030a010712230a210a0174121c0a0c120a0a080000803f000000400a0c120a0a080000404000008040")
 
 

@@ -83,7 +83,7 @@ class TestCountedParts(SqlContract):
     options: ClassVar[dict[str, Any]] = {"partitionBy": {"column": "id", "count": 4}, "pin": "Count"}
 
     def test_the_bytes_read_are_about_those_of_the_input(self, tmp_path: Path) -> None:
-        # The planner doesn't read the rows of this source, so it doesn't know their size.
+        # The planner doesn't know how large this source's rows are, because it doesn't read them.
         units, _ = plan(self.reader, self.a_source(tmp_path))
         assert units.table["size"].to_pylist() == [0] * 4
 

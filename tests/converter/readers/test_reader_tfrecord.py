@@ -28,7 +28,7 @@ from dataprep_converter.readers.tfrecord.tfrecord import TfrecordReader
 
 
 def hand_written(*entries: tuple[str, bytes]) -> bytes:
-    """An Example with the given entries (key, feature), in this order, even if the order is unusual."""
+    """An Example with the given entries (key, feature), in exactly this order."""
 
     def field(tag: int, content: bytes) -> bytes:
         assert len(content) < 128

@@ -45,7 +45,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def as_remote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files on this disk like those of a remote store."""
+    """Treat files on the local disk like files of a remote store."""
     monkeypatch.setattr(examined, "ReadsFiles", type("Never", (), {}))
 
 
@@ -86,7 +86,7 @@ def test_the_first_broken_file_is_named(source: Source, tmp_path: Path, monkeypa
 
 
 CUT = b"\0\1"
-"""The first bytes of a record. A file that ends with these bytes has an incomplete record."""
+"""The beginning of a record. If a file ends with these bytes, its last record is incomplete."""
 
 
 @pytest.mark.parametrize("is_remote", [False, True])

@@ -1,4 +1,4 @@
-"""What the planner finds in a file of columns is stored exactly."""
+"""The planner stores exactly what it has found in a columnar file."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ TYPES: list[Any] = [
 
 
 def stored(file: TableFile) -> TableFile | None:
-    """The file after its results were written and read."""
+    """The examined file, after its results were stored and read back."""
     document = to_document(file)
     if document is None:
         return None

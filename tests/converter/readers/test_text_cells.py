@@ -1,4 +1,7 @@
-"""A large text file is scanned in cells. Each cell is scanned without the text before it, and the merge finds the same records."""
+"""A large text file is scanned in cells.
+
+The scan of a cell doesn't know the text before it, but the merge still finds the right records.
+"""
 
 import gzip
 import json
@@ -261,7 +264,10 @@ def test_a_cell_needs_no_bytes_before_it_but_one(tmp_path: Path) -> None:
 
 
 def test_scans_for_different_prefixes_soon_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scans for different prefixes soon agree, so only the first records of a cell are scanned for every prefix."""
+    """A cell is scanned once for each possible prefix.
+
+    These scans soon agree, so only the cell's first records are scanned for every prefix.
+    """
     text = b"".join(b'%d,"a, %d"\n' % (row, row) for row in range(4000))
     (tmp_path / "a").write_bytes(text)
     monkeypatch.setattr(cells, "_FIRST_BYTES", 64)

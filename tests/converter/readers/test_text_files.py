@@ -46,7 +46,7 @@ def discovered(source: Source) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def as_remote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files on this disk are read like those of a remote store."""
+    """Treat files on the local disk like files of a remote store."""
     monkeypatch.setattr(examined, "ReadsFiles", type("Never", (), {}))
 
 

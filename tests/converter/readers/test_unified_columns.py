@@ -1,5 +1,7 @@
-"""Tests files whose schemas differ: which schemas are unified, with the values that DuckDB and pyarrow read, and with which messages the
-others are refused."""
+"""Tests files whose schemas differ: which schemas are unified, and which messages refuse the others.
+
+The unified values equal those that DuckDB and pyarrow read.
+"""
 
 import datetime as dt
 import json
@@ -229,8 +231,10 @@ def test_a_time_that_the_finer_unit_can_not_hold_is_a_bad_record(tmp_path: Path)
 
 
 def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
-    """In one of the files, the struct and the list of structs lack a field. They also have a field of another width, and a field of the
-    type null."""
+    """In one of the files, both the struct and the list of structs lack a field.
+
+    The struct also has a field of a different width, and a field of the type null.
+    """
     one: dict[str, Any] = {"box": {"x": 1, "none": None}, "parts": [{"n": 1}]}
     other: dict[str, Any] = {"box": {"x": 2**40, "none": 0.5, "name": "b"}, "parts": [{"n": 2.5, "t": "c"}, None]}
     small = pa.struct([("x", pa.int32()), ("none", pa.null())])
@@ -255,8 +259,10 @@ def test_structs_with_other_fields_are_unified(tmp_path: Path) -> None:
 
 
 def test_a_kept_struct_and_its_fields_have_the_common_types_apart(tmp_path: Path) -> None:
-    """An integer field becomes a float in the struct. A time field keeps its unit when it is used as a column, although the struct has
-    milliseconds."""
+    """In the struct, an integer field becomes a float, and a time field gets milliseconds.
+
+    If the time field is used as a column of its own, it keeps its unit.
+    """
     day = dt.datetime(2026, 1, 31, tzinfo=dt.UTC)
     seconds = int(day.timestamp())
     kinds = {"x": pa.int64(), "t": pa.timestamp("s", "UTC")}
@@ -307,7 +313,7 @@ def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Pa
 
 
 def test_nested_times_and_decimals_are_unified(tmp_path: Path) -> None:
-    """Earlier releases already accepted files whose structs have different time zones, or decimals with different numbers of digits."""
+    """Even earlier releases accepted files whose structs differ in their time zones or in the number of digits of their decimals."""
     moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
     berlin, utc = struct_of([moment], pa.timestamp("ms", "Europe/Berlin")), struct_of([moment], pa.timestamp("us", "UTC"))
     assert in_structs(tmp_path / "times", berlin, utc) == [moment, moment]
@@ -428,7 +434,7 @@ KINDS_OF_NUMBERS = [
 
 @st.composite
 def files_that_drift(draw: st.DrawFn) -> list[pa.Table]:
-    """Two to four tables. In each table, a column is missing or has some numeric type; only the column `n` is always there."""
+    """Two to four tables. In each table, any column may be missing or have any numeric type. Only the column `n` is always present."""
     tables = []
     for _ in range(draw(st.integers(2, 4))):
         rows_here = draw(st.integers(1, 3))

@@ -9,7 +9,7 @@ from dataprep_converter.runtime.scans import Division, Piece
 MIB = 1 << 20
 WHOLE = st.integers(0, 300) | st.integers(0, 3000)
 SIZES = st.lists(WHOLE.map(lambda size: size * MIB) | st.integers(0, 300 * MIB) | st.integers(0, 3000 * MIB), min_size=1, max_size=40)
-"""Sizes in bytes, of which some are multiples of 1 MiB."""
+"""Sizes in bytes. Some are multiples of 1 MiB."""
 
 
 def counted(sizes: list[int]) -> Division:
@@ -20,7 +20,7 @@ def counted(sizes: list[int]) -> Division:
 
 
 def parts_of(sizes: list[int], part_bytes: int) -> list[int]:
-    """The number of each piece's part."""
+    """Returns the part number of each piece."""
     division = Division(part_bytes)
     return [division.part_of(Piece(f"/in/{number}", "pin", size, None, size)) for number, size in enumerate(sizes)]
 

@@ -1,4 +1,4 @@
-"""Results of a scan are looked up in the files of all parts, of which only two are in memory."""
+"""Results of a scan are looked up in the files of all parts. Only two of these files are in memory at a time."""
 
 import threading
 import tracemalloc

@@ -48,7 +48,7 @@ def test_a_full_disk_is_named_when_a_batch_is_still_buffered(monkeypatch: pytest
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     monkeypatch.setattr(stored_batches, "IN_MEMORY", 0)
     batches = StoredBatches(a_batch(0).schema, "numbers")
-    batches.append(a_batch(0))  # goes into the buffer, not to the disk
+    batches.append(a_batch(0))  # these bytes stay in the buffer and aren't written to the disk
     with pytest.raises(StoreFull, match="has no room for numbers: No space left on device"):
         batches[0]
     with pytest.raises(StoreFull, match="has no room for numbers: No space left on device"):

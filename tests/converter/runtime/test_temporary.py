@@ -82,7 +82,7 @@ def test_a_full_disk_is_named(folder: Path) -> None:
     with TemporaryFile("numbers") as file, pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
         file.write(bytes(1 << 20))
     with TemporaryFile("numbers") as file:
-        file.write(b"0")  # goes into the buffer, not to the disk
+        file.write(b"0")  # these bytes stay in the buffer and aren't written to the disk
         with pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
             file.read_at(0, 1)
         with pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):

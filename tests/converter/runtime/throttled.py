@@ -51,7 +51,7 @@ class Pod:
 
 
 def run(pods: Sequence[Pod], store: Store, *, seconds: float, shared: bool = True) -> None:
-    """Simulate some seconds. An operator responds to the pods' reports only if `shared` is set."""
+    """Simulate some seconds. If `shared` is set, an operator responds to the pods' reports."""
     now = 0.0
     events: list[tuple[float, int, Callable[[], None]]] = []
     order = itertools.count()

@@ -1,4 +1,4 @@
-"""Destinations: each sample goes to the one task that reads it."""
+"""Destinations: each sample goes to exactly one task, the task that reads it."""
 
 from pathlib import Path
 from typing import Any

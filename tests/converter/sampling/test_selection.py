@@ -100,7 +100,7 @@ def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size:
     wide = np.bincount(bin_of, minlength=bins)
     places = np.zeros((bins, bins), np.int64)
     np.add.at(places, (np.broadcast_to(bin_of, orders.shape), bin_of[orders]), 1)
-    # The rows and the columns of `places` have fixed sums, so its cells depend on each other and are tested together.
+    # Each row and each column of `places` has a fixed sum. So the cells depend on each other, and are tested together.
     assert excess(places, np.outer(wide, wide) * drawn / size, freedom=(bins - 1) ** 2) * (size - 1) / size < 4.5
     steps = (np.diff(orders, axis=1) % size - 1).ravel()
     if size > 2:

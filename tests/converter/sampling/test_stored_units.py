@@ -1,4 +1,4 @@
-"""Units that are read one row group at a time: they equal those of the complete table, and a worker reads only the groups that it needs."""
+"""Units that are read one row group at a time equal those of the complete table. A worker reads only the row groups that it needs."""
 
 import io
 from contextlib import nullcontext

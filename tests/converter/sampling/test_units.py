@@ -1,4 +1,4 @@
-"""Units: files that are given as columns become the same units as files that are given one by one."""
+"""Units: it makes no difference whether the files are given as columns or one by one."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Units that are kept in a file instead of in memory: the same rows and the same `units.parquet`, for any number of units."""
+"""Units that are kept in a file instead of in memory. For any number of units, the rows and `units.parquet` are the same as in memory."""
 
 import hashlib
 import io

@@ -47,7 +47,7 @@ def owner_of(folder: Path) -> Owner:
 
 
 def abandoned(folder: Path) -> Maker:
-    """Leaves an unfinished run behind. Returns the process that made it, which has ended."""
+    """Leaves an unfinished run behind. Returns the process that began the run and has ended since."""
     assert dataprep("run", written(folder, a_spec(folder))).returncode == 3
     (maker,) = owner_of(folder).makers
     return maker
@@ -157,7 +157,7 @@ def test_a_process_is_known_by_its_start() -> None:
 
 
 def test_a_process_that_goes_on_has_ended_its_work_when_no_other_thread_runs_the_job() -> None:
-    """As in a notebook, whose kernel outlives a run that has failed."""
+    """This happens in a notebook, whose kernel outlives a failed run."""
     this = makers.this_process("played by a thread")
     assert this is not None
     with ThreadPoolExecutor(1) as other:

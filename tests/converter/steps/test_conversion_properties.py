@@ -1,4 +1,4 @@
-"""For any table, shards, splits and shuffle, and however the work is divided: every record is written exactly once."""
+"""Every record is written exactly once, for any table, shards, splits and shuffle, and however the work is divided."""
 
 import contextlib
 import json
@@ -211,7 +211,7 @@ def test_images_are_stratified_by_their_folders(tmp_path: Path) -> None:
 Row = tuple[str, float | str]
 """A part and a weight. The weight `wrong` isn't a number.
 
-A record with this weight is bad. If a source can't store text in the column, the weight is missing instead, and the record is also bad.
+A record with this weight is bad. In sources that can't store text in the column, the weight is missing, and the record is also bad.
 """
 
 

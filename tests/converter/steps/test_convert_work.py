@@ -120,7 +120,7 @@ def test_a_store_that_stays_away_ends_the_task_after_some_attempts(
     monkeypatch.setattr(shard_writer, "publish", fails)
     with pytest.raises(Unreachable, match="the store is away"):
         commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
-    # The second shard might have been read before the failure of the first shard was known.
+    # The work step might have read the second shard before it knew that the first shard had failed.
     assert begun.count(begun[0]) == 3
     assert len(set(begun)) <= 2
     assert visible(tmp_path / "out") == []

@@ -51,8 +51,8 @@ def root(tmp_path: Path) -> Path:
 def everything(folder: Path) -> dict[str, bytes]:
     """Returns all files that must be the same in a copy.
 
-    The reports contain the store's pins, OWNER contains a count of claims, and some files contain the folder's path, so all of these are
-    left out.
+    Reports are left out because they contain the store's pins, OWNER because it counts claims, and some files because they contain the
+    folder's path.
     """
     return {
         str(file.relative_to(folder)): file.read_bytes()

@@ -1,5 +1,7 @@
-"""The CSV cases from the how-to pages, each a complete job from text to TFRecord bytes: classification, regression, ranges, one-hot,
-defaults."""
+"""The CSV cases from the how-to pages: classification, regression, ranges, one-hot and defaults.
+
+Each case is a complete job from text to TFRecord bytes.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from dataprep_converter.formats.tfrecord import records
 from workbench.example_inputs import iris
 
 ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
-# These bytes were checked with protobuf's code, and TensorFlow reads them.
+# These bytes were checked with protobuf's code and read with TensorFlow.
 RECORD_1 = (
     "3800000000000000a3797d570a360a240a086665617475726573121812160a140000803fcdcc4c4000009040cdcc8c3f9a99c940"
     "0a0e0a056c6162656c12051a030a01009c52cbf5"

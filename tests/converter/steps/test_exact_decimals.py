@@ -1,5 +1,7 @@
-"""`deduplicate` and `filter` compare all digits of decimals, in every format. Data sets from earlier releases keep the comparison by
-float64."""
+"""`deduplicate` and `filter` compare all digits of decimals, in every format.
+
+For data sets from earlier releases, decimals are still compared as float64.
+"""
 
 import json
 from decimal import Decimal
@@ -22,7 +24,7 @@ from dataprep_converter.tools.verification import verify
 _arrow: Any = pa
 
 PRICES = ["12345678901234567890.12", "12345678901234567890.13", None, "12345678901234567890.12", "-12345678901234567890.13", "0.30", None]
-"""If they are converted to float64, the first two prices become the same number."""
+"""As float64, the first two prices would be the same number."""
 LIMITS = ["12345678901234567890.13", "12345678901234567890.13", "1.00", None, "-12345678901234567890.12", "0.30", None]
 
 
@@ -35,7 +37,7 @@ def put(folder: Path, kind: str = "parquet", name: str = "rows", **columns: Any)
 
 
 def a_job(folder: Path, *, source: Any = "parquet", out: str = "out", output: Any = None, **spec: Any) -> DataPrepJob:
-    """`source` is the job's source. If it is only the name of a kind, the source is of that kind and reads the files in `in`."""
+    """`source` is the job's source, or only the name of a kind of source. In the latter case, the source reads the files in `in`."""
     options = {"uri": str(folder / out), "format": "jsonl", "shards": {"count": 1}, "overwrite": "IfChanged"} | (output or {})
     return parse_job({"source": {source: {"uris": [str(folder / "in")]}} if isinstance(source, str) else source, "output": options} | spec)
 

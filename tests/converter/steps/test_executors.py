@@ -1,5 +1,8 @@
-"""Tasks on the executors of a Spark cluster. These tests play Spark: `PlayedContext` does what the promises of Spark's RDDs allow. Tests with
-a real Spark are in tests/interop/heavy/test_spark_jobs.py."""
+"""Tasks on the executors of a Spark cluster.
+
+These tests don't need Spark: `PlayedContext` stands in for a Spark context, and does whatever the guarantees of Spark's RDDs allow. Tests
+with a real Spark are in tests/interop/heavy/test_spark_jobs.py.
+"""
 
 import os
 import pickle
@@ -32,7 +35,7 @@ JOIN = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["sourc
 
 @pytest.fixture(autouse=True)
 def _own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A played executor is this process, so its share of the memory must not stay set."""
+    """This process stands in for an executor, so the executor's share of the memory must not stay set after the test."""
     monkeypatch.setenv(limits.MEMORY_VARIABLE, "")
 
 
@@ -56,8 +59,8 @@ class PlayedConf(dict[str, str]):
 class PlayedContext:
     """A Spark context that runs each task in this process, and some of them twice.
 
-    `loses` are tasks whose outcomes are lost, by attempt. After the tasks, `failures` are raised, by attempt. If a task fails for good, Spark
-    goes on until the driver cancels the tasks.
+    For each attempt, `loses` has the tasks whose outcomes are lost, and `failures` has the error that is raised after the tasks. If a task
+    fails for good, Spark goes on until the driver cancels the tasks.
     """
 
     defaultParallelism = 3  # noqa: N815 - PySpark's name
@@ -117,7 +120,7 @@ class PlayedContext:
 
 
 class PlayedTasks:
-    """Tasks that fail as `errors` says: the errors of each task, in order."""
+    """Tasks that fail. `errors` has the errors that each task raises, in order."""
 
     def __init__(self, errors: dict[int, list[Exception]]) -> None:
         self.errors = errors
@@ -170,14 +173,14 @@ def test_a_store_that_stays_unreachable_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_other_errors_end_the_run_at_once(tmp_path: Path) -> None:
-    """They have the type and the text that they have on one machine, and come before errors that a retry may mend."""
+    """Such errors have the same type and text as on a single machine. They come before errors that a retry may fix."""
     spark, done, _ = played({0: [Unreachable("s3 timed out")], 2: [BadData("line 7 is bad", uri="in.csv")]}, tmp_path)
     assert [(type(error), str(error)) for error in done.errors] == [(BadData, "line 7 is bad"), (Unreachable, "s3 timed out")]
     assert spark.jobs == [[0, 1, 2, 3]]
 
 
 class UnreadableError(BadData):
-    """An error that can be pickled, but not read again."""
+    """An error that can be pickled, but not unpickled."""
 
     def __init__(self, fault: str, *, offset: int) -> None:
         super().__init__(f"{fault} at {offset}")

@@ -23,7 +23,7 @@ from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 
 WRAPPED = (FAR * 1000 + 2**63) % 2**64 - 2**63
-"""The value of FAR if it is read in nanoseconds: the overflow results in a time in 1816."""
+"""What FAR becomes if it is read in nanoseconds: because of an overflow, a time in 1816."""
 
 
 def put(folder: Path, *times: int, name: str = "a") -> Path:

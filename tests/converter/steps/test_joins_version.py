@@ -1,5 +1,7 @@
-"""Earlier releases divided large joined records with nulls into other units if the join fitted into memory. So such jobs get a different run
-id, and old data sets stay as they are."""
+"""If a join fitted into memory, earlier releases divided large records with nulls into other units than this release does.
+
+So a job with such a join gets a different run id, and old data sets stay as they are.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,7 @@ def a_job(folder: Path, *, wide: bool = True, nulls: bool = True, sequences: boo
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `joins`."""
+    """Runs the job as a release without the part `joins` would. Returns the manifest."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)
@@ -56,7 +58,7 @@ def contents(folder: Path) -> list[bytes]:
 
 
 def units(job: DataPrepJob, **changes: Any) -> list[int]:
-    """The lengths of the units."""
+    """Plans the job, and returns the lengths of the units."""
     access = Access()
     access.sql_engine = changes.get("engine")
     with make_plan(job.spec, access, parts=changes.get("parts")) as new:

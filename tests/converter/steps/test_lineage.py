@@ -1,4 +1,4 @@
-"""OpenLineage's events of a run on this machine, and of the steps' pods, at a real HTTP server."""
+"""OpenLineage events of a run on this machine and of the steps' pods, sent to a real HTTP server."""
 
 import functools
 import threading

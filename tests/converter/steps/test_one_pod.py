@@ -1,5 +1,8 @@
-"""Small jobs in one pod. The tests check which jobs are small, that the data set is the same, and that the other steps do the rest after
-any failure."""
+"""Small jobs, whose steps all run in one pod.
+
+The tests check which jobs count as small, and that the data set is the same as with several pods. After any failure, the pods of the other
+steps must do the rest.
+"""
 
 import logging
 from collections.abc import Callable
@@ -47,7 +50,7 @@ def finish(
 
 
 def do_the_rest(job: DataPrepJob, planned: PlannedRun) -> None:
-    """Does the work of the other steps' pods."""
+    """Runs the other steps, as their pods would."""
     kind = kind_of(job.spec)
     kind.work(job.spec, plan=planned.plan, shards=list(shards(planned.plan.head)), access=Access(), attempt="other/1", watch=lambda _: None)
     kind.commit(job.spec, plan=planned.plan, access=Access())

@@ -1,4 +1,4 @@
-"""The preflight reports what is missing, before any worker starts."""
+"""Before any worker starts, the preflight reports what is missing."""
 
 import os
 import threading

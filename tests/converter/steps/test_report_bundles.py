@@ -166,13 +166,13 @@ def test_a_bundle_that_is_older_than_a_shard_changes_nothing(converted: tuple[Da
 
 
 def with_bad_record(report: ShardReport) -> dict[str, Any]:
-    """Returns the fields of a report that says that one of its records was bad."""
+    """Returns the fields with which a report states that one record was bad."""
     example = BadRecord(uri="in", row=3, reason="broken")
     return {"bad": 1, "records_out": report.records_out - 1, "bad_examples": [example]}
 
 
 def put_in_bundle(folder: RunFolder, report: ShardReport, update: dict[str, Any]) -> None:
-    """Replaces the report in its bundle by an older one with these fields."""
+    """Replaces the report in its bundle with an older report that has these fields."""
     path = stored_bundles(folder)[0]
     older = report.model_copy(update=update)
     path.write_bytes(path.read_bytes().replace(report.to_bytes(), older.to_bytes()))

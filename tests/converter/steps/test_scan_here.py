@@ -46,7 +46,7 @@ def only_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def read_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that this process examines."""
+    """Returns a list that collects the files that this process examines."""
     examined: list[str] = []
     examine = files._open_and_examine
 
@@ -194,7 +194,7 @@ def test_an_error_of_the_listing_comes_in_its_turn(tmp_path: Path, content: str,
 
 
 class Dying(PARTS):
-    """Parts of a scan. The first part kills its process: only once if the file `once` can be made, or else every time."""
+    """Parts of a scan. The first part kills its process: once if the file `once` can be created, and otherwise every time."""
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)

@@ -275,7 +275,7 @@ def test_only_the_first_records_of_eight_files_are_read_to_infer_the_features(tm
 
 
 def test_a_scan_reads_no_records_to_infer_the_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the first files' records are needed, and a scan doesn't know which files have records."""
+    """The features are inferred from the records of the first files. A scan doesn't know which files have records, so it reads none."""
     job = prepared(tmp_path, KINDS["tfrecord"], [2] * 3)
     parsed: list[bytes] = []
     monkeypatch.setattr(tfrecord, "parse_sequence", parsed.append)
@@ -330,7 +330,7 @@ def test_results_of_an_earlier_rule_are_not_used(tmp_path: Path) -> None:
 
 
 def test_a_schema_that_all_files_have_is_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files' metadata differs."""
+    """The files have the same schema, but their metadata differs."""
     monkeypatch.setattr(scans, "PART_BYTES", 1 << 40)
     kind = Kind({"arrow": IN}, lambda number, rows: of_arrow(6 * number, rows + number))
     scan(prepared(tmp_path, kind, [5] * 20))

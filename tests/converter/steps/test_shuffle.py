@@ -25,7 +25,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "fractions": {"splits": {"seed": 7, "into": THREE}},
 }
 WITH_PARTS = ("csv", "parquet")
-"""The sources with which the next specs are tested."""
+"""The sources with which each of the specs below is tested."""
 PART_SPECS: dict[str, dict[str, Any]] = {
     "a column": {"splits": {"column": "part", "into": [{"name": "a", "values": ["a"]}, {"name": "b", "values": ["b"]}]}},
     "groups": {"splits": {"groupBy": "part", "into": THREE}},
@@ -43,7 +43,7 @@ def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_by_day(source: str, name: str) -> bool:
-    """Return whether a case is in the quick run: each source with one of the specs, and each spec with one of its sources."""
+    """Return whether a case is in the quick run, which tests each source with one spec, and each spec with one source."""
     sources, specs = (list(SOURCES), list(SPECS)) if name in SPECS else (list(WITH_PARTS), list(PART_SPECS))
     return pairs.has_turn(source, name, sources, specs)
 

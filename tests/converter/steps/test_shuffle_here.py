@@ -63,7 +63,7 @@ def test_one_process_that_can_gather_all_records_in_one_pass_needs_no_first_roun
 def test_one_process_divides_the_records_if_they_are_too_large_for_one_pass(
     tmp_path: Path, times: int, is_needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The records of a compressed source take more space than the source."""
+    """The shuffled records take more disk space than their source, because the source is compressed."""
     job = a_job(as_zipped_csv(tmp_path), tmp_path / "out")
     plan = planned(job, Access())
     monkeypatch.setattr(windows, "_SHARE_OF_DISK", 1)
@@ -148,7 +148,7 @@ def test_a_slice_whose_process_was_killed_is_divided_again(
     shuffle_task = shuffle.shuffle_task
 
     def late(*args: Any, **more: Any) -> Any:
-        """Lets another process begin first."""
+        """Waits until another process has begun."""
         deadline = time.monotonic() + 60
         while not place.exists():
             assert time.monotonic() < deadline, "no other process has begun"

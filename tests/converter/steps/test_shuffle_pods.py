@@ -1,4 +1,4 @@
-"""A shuffle in two rounds by the commands that pods run."""
+"""A shuffle in two rounds, run with the commands of pods."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A shuffle in two rounds of sources other than text and Parquet files makes the same data set as one round."""
+"""For sources other than text and Parquet files, a shuffle in two rounds makes the same data set as a shuffle in one round."""
 
 import io
 import json
@@ -122,7 +122,10 @@ SOURCES: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 def _without_units(files: dict[str, Any]) -> dict[str, Any]:
-    """The files, except the list of units, because a join's list of units names files below the output."""
+    """Returns the files without the list of units.
+
+    For a join, this list names files below the output, so it depends on the output's folder.
+    """
     return {name: content for name, content in files.items() if not name.endswith("/units.parquet")}
 
 

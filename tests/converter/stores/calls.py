@@ -10,7 +10,7 @@ _MORE_THAN_A_PART = 9 << 20
 
 
 def every_call(store: Store, uri: str) -> dict[str, Callable[[], object]]:
-    """Return the calls by name. In this order, all of them succeed if the store works."""
+    """Return the calls by name. If the store works, all calls succeed in this order."""
 
     def upload() -> None:
         made = store.create(uri)

@@ -14,7 +14,7 @@ __all__ = ["hub", "served", "site"]
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Place]:
-    """A folder in memory, because these tests sync files thousands of times."""
+    """A folder in memory: these tests sync files thousands of times, which would be slow on a disk."""
     with in_memory(tmp_path) as place:
         yield place
 

@@ -1,7 +1,8 @@
 """Stores that count their operations and, at a given operation, kill the process, stop, or wait.
 
 They wrap real stores at the interfaces `Store`, `Upload` and `Input`, so a crash leaves behind the same files as it would in the real
-store. If the process isn't really killed, it counts as dead: all its later operations on the store are refused, even those in a `finally`.
+store. Instead of being killed, a process can also count as dead: then all its later operations on the store are refused, even those in a
+`finally`.
 """
 
 import os
@@ -85,7 +86,7 @@ class Operations:
             self._at(number, "after")
 
     def pause(self) -> None:
-        """Wait until the caller's operation is the only one in progress, and let no thread begin another before `resume`."""
+        """Wait until the caller's operation is the only one in progress. No thread can begin another operation until `resume` is called."""
         with self._turn:
             self._paused = True
             assert self._turn.wait_for(lambda: self._running == 1, timeout=60), "an operation doesn't end"

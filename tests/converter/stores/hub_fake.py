@@ -17,8 +17,10 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _LARGE: Final = (".parquet", ".arrow", ".tar", ".gz", ".zip", ".npy", ".bin")
-"""On the Hub, the `.gitattributes` of a new data set marks files with these endings as large. Other binary files are also stored as large
-files."""
+"""On the Hub, the `.gitattributes` file of a new data set marks files with these extensions as large files.
+
+All other binary files are stored as large files too.
+"""
 _WRITES: Final = ("branch", "commit", "preupload", "auth-check")
 
 
@@ -40,7 +42,7 @@ class FakeHub:
         self.log: list[tuple[str, str]] = []
         """The branch and the title of each commit that was made through the API."""
         self.large: dict[str, bytes] = {}
-        """The contents of large files, by their SHA-256. Content that no commit refers to isn't visible."""
+        """The contents of large files, by their SHA-256. Content isn't visible until a commit refers to it."""
         self.token: str | None = None
         """The token that every request needs."""
         self.read_only: set[str] = set()
@@ -49,7 +51,7 @@ class FakeHub:
         self.refused = 0
         """The number of commits that were refused because their parent wasn't the newest commit."""
         self.busy: list[str] = []
-        """Each entry makes one commit request fail with status 429; the entry is the value of Retry-After."""
+        """The values of Retry-After for the next commit requests, each of which fails with status 429."""
         self.ignored: Callable[[str], bool] = lambda _: False
         """Whether the repository's `.gitignore` excludes a path. The Hub reports this only before a commit; the library then leaves the
         file out."""

@@ -21,7 +21,7 @@ TYPES = {"x": "bigint", "label": "bigint"}
 ROWS = pa.schema({name: pa.int64() for name in TYPES})
 STALL_SECONDS, ANSWER_SECONDS = 2.0, 1.5
 STALL_SECONDS_OF_PARTS, ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
-"""Longer times, for stores to which a single request sends 5 MiB."""
+"""Longer times, for stores whose requests each send up to 5 MiB."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def hdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @contextmanager
 def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     server: AzureServer = request.getfixturevalue("azure_server")
-    # If a request's body was changed in transit, Azurite returns an error that the real service uses for other cases. So this fault is left
-    # out.
+    # Flipped bits in requests are left out: if a request's body was changed in transit, Azurite returns an error that the real service uses
+    # for other cases.
     kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
     with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=STALL_SECONDS_OF_PARTS) as proxy:
         yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)
@@ -102,7 +102,7 @@ def webhdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @contextmanager
 def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     """Files on a web server, from which a job makes a data set on the local disk."""
-    # The responses of a web server have no checksum, and requests to it have no token. So flipped bits and expired tokens are left out.
+    # Flipped bits and expired tokens are left out, because a web server's responses have no checksum, and requests to it have no token.
     kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.FLIPPED_UP, Kind.EXPIRED))
     paths = [f"/{number}.csv" for number in range(3)]
     with (
@@ -117,7 +117,7 @@ def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 def maxcompute_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     """A table from which a job makes two outputs: a data set on the local disk, and another table."""
     # Flipped bits in responses are left out, because the service sends a checksum for rows, but not for metadata. Expired tokens are left
-    # out, because the service's errors have a different form from the proxy's errors.
+    # out, because the proxy's errors don't have the form of the service's errors.
     kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     with FakeMaxCompute() as fake:

@@ -101,7 +101,7 @@ def in_folder(root: Path) -> Place:
 
 @contextlib.contextmanager
 def in_memory(tmp_path: Path) -> Iterator[Place]:
-    """Return a place on an in-memory file system, if there is one, for tests that sync files thousands of times."""
+    """Return a place for tests that sync files thousands of times: on an in-memory file system, if there is one."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-crashes-") as folder:
         yield in_folder(Path(folder))

@@ -16,7 +16,7 @@ class Site:
     files: dict[str, bytes] = field(default_factory=dict)
     tags: bool = True
     dates: bool = True
-    """Whether a response has a date if it has no tag."""
+    """Whether responses without a tag have a date."""
     ranges: bool = True
     head: bool = True
     sizes: bool = True

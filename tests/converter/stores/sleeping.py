@@ -41,7 +41,7 @@ class Sleeper:
         return self._raised
 
     def wakes_up_and_dies(self) -> None:
-        """Wake the process up, and let it die after the operation that it was about to do."""
+        """Wake the process up, and let it die after its next operation."""
         assert isinstance(self._point, Point)
         self._operations.die_after(self._point.number)
         self._wake.set()
@@ -50,7 +50,7 @@ class Sleeper:
     def _sleep(self, operations: Operations) -> None:
         if not self._first.acquire(blocking=False):
             return
-        # All threads of the process sleep, not only this one.
+        # Not only this thread sleeps, but all threads of the process.
         operations.pause()
         self.asleep.set()
         self._wake.wait()

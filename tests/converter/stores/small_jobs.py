@@ -34,7 +34,7 @@ _COLUMNS: Final = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "In
 
 @dataclass(frozen=True)
 class SmallJob:
-    """A job of 24 rows, one of them bad, in two shards with indexes. Source and output are in the same place."""
+    """A job of 24 rows in two shards with indexes. One row is bad. Source and output are in the same place."""
 
     place: Place
     source: dict[str, Any]
@@ -106,7 +106,7 @@ def _scheme(place: Place) -> str:
 
 
 def of_files(place: Place, *names: str) -> SmallJob:
-    """Create CSV files with these names, each of which contains all the rows. Return a job that reads their folder."""
+    """Create CSV files with these names. Each file contains all the rows. Return a job that reads the files' folder."""
     for name in names:
         place.store().put(place.at(f"in/{name}.csv"), ROWS.encode())
     return of_csv(place, place.at("in"))
@@ -167,12 +167,12 @@ def a_copy(source: str, output: str) -> DataPrepJob:
 
 
 def plan(job: DataPrepJob, access: Access, *, maker: Maker | None = None) -> plan_step.PlannedRun:
-    """Do the work of the plan step's pod or, with a maker, of the plan step in `dataprep run`."""
+    """Run the plan step, as its pod would. If `maker` is given, run it as `dataprep run` would."""
     return plan_step.run_plan_step(job, access, maker=maker)
 
 
 def work(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> None:
-    """Do the work of all the workers' pods, one after the other."""
+    """Run all workers, one after another, as their pods would."""
     divide(job, access, planned)
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     for index in range(planned.result.tasks):
@@ -189,7 +189,7 @@ def divide(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> N
 
 
 def commit(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> CommitResult:
-    """Do the work of the commit step's pod."""
+    """Run the commit step, as its pod would."""
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     return kind_of(job.spec).commit(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
 
@@ -225,7 +225,7 @@ PODS: Final = "small-0123456789-"
 
 
 def live_in_one_pod(job: DataPrepJob, access: Access) -> None:
-    """Run a small job as the cluster does: the plan step's pod does all steps if it can, and other pods do the rest."""
+    """Run a small job as the cluster does. The plan step's pod runs all steps if it can. Other pods run the steps that remain."""
     planned = plan_step.run_plan_step(job, access, pods=PODS)
     result = planned.result
     if one_pod.is_small(planned):

@@ -114,7 +114,8 @@ def role(request: pytest.FixtureRequest, aws: FakeAws, monkeypatch: pytest.Monke
 
 @pytest.mark.store
 def test_a_job_on_s3_goes_on_while_its_keys_expire(request: pytest.FixtureRequest, s3_server: S3Server, aws: FakeAws, role: str) -> None:
-    # The server doesn't accept tokens from this fake. The next test checks that tokens are signed and sent.
+    # The S3 server doesn't accept this fake's tokens, so its keys have no token here. The next test checks that tokens are signed
+    # and sent.
     aws.key, aws.has_token = (s3_server.access_key, s3_server.secret_key), False
     place = s3(request)
     place = replace(place, settings=replace(place.settings, credentials={}))
@@ -157,7 +158,7 @@ def test_a_role_that_is_refused_is_named_and_what_to_do(aws: FakeAws, role: str)
     said = str(error.value)
     assert "projected-token" not in said
     if "instance" in role:
-        # Without a response from the metadata service, this machine doesn't appear to be an instance.
+        # If the metadata service doesn't respond, the machine doesn't look like an instance.
         assert said.startswith("No credentials for S3: give the store a Secret")
     else:
         assert said.startswith(f"No credentials for {role}: 403 <Error><Code>AccessDenied</Code></Error>.")

@@ -130,7 +130,7 @@ def test_a_data_lake_and_an_account_without_folders_are_listed_in_the_order_of_w
         store.put(f"{container}/x/{name}", b"1")
     walked = list(store.list(f"{container}/x"))
     made, _ = store.place(container)
-    # The real service reports whether an account is a data lake. Azurite doesn't report this, so folders are listed one by one.
+    # The real service reports whether an account is a data lake, but Azurite doesn't. So folders are listed one by one.
     assert made.requests.hierarchical is True
     monkeypatch.setattr(made.requests, "hierarchical", False)
     flat = list(store.list(f"{container}/x"))

@@ -1,8 +1,8 @@
 """Crash points: a job is killed before and after every operation on its store, and then run again.
 
-By default, this tests a small seeded sample of points on the file store, HDFS, S3 and OSS, and the completion of an upload on the other
-stores. `make nightly` tests all points of the file store, with SIGKILL, and a sample of points on every other store. `make crashes` tests
-all points on the other stores.
+By default, the tests cover a small seeded sample of points on the file store, HDFS, S3 and OSS. On the other stores, they cover only the
+completion of an upload. `make nightly` tests all points of the file store, with SIGKILL, and a sample of points on every other store.
+`make crashes` tests all points on the other stores.
 """
 
 import gc
@@ -182,7 +182,7 @@ def test_a_kill_at_every_operation_of_a_job_with_a_scan_costs_nothing(
     assert_whole(local, "counted", expected)
     points = points_of(counted.names)
     if sample is not None and not ALL:
-        # Most of the points are in the scan and in the plan that is made from its results.
+        # Most of the points are in two steps: the scan, and the planning that uses the scan's results.
         planned = next(number for number, name in enumerate(counted.names) if name.endswith("/plan.json") and name.startswith("put "))
         points = [*random.Random(11).sample(points[: planned + 4], sample), *points[-2:]]  # noqa: S311 - the same points each time
 
@@ -203,8 +203,8 @@ MANY_SHARDS: Final = (
     Before("commit", "/manifest-files.parquet"),
     Before("put", "/manifest.json"),
 )
-"""The points before the reports are stored together, before and during the writing of the manifest's table, and after it, before the
-manifest is written."""
+"""The points before the reports are stored together, before and while the manifest's table is written, and after that, before the manifest
+is written."""
 
 
 def test_a_kill_while_the_files_of_many_shards_are_written_costs_nothing(local: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +233,8 @@ def test_a_kill_at_any_operation_of_a_small_job_in_one_pod_costs_nothing(local: 
     points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
 
     killed = 0
-    # A pod that is killed after it has written `_SUCCESS` takes the result with it. `last` is the number of points at which this happens.
-    # They must be among the last ten points, because every second one of these is tested.
+    # If a pod is killed after it has written `_SUCCESS`, its result is lost. `last` is the number of points at which this happens. These
+    # points must be among the last ten, because every other one of the last ten points is tested.
     last = len(counted.names) - max(index for index, name in enumerate(counted.names) if "_SUCCESS" in name)
     assert last < 10
     chosen = points if ALL else [*random.Random(9).sample(points[:-10], 5), *points[-10::2]]  # noqa: S311 - the same points each time
@@ -463,7 +463,7 @@ def test_a_pod_of_a_scan_that_wakes_up_after_the_end_leaves_at_most_its_result(l
 @pytest.mark.usefixtures("two_rounds")
 @pytest.mark.parametrize("made", [small_jobs.of_rows, small_jobs.of_a_shuffle])
 def test_two_workers_at_the_same_task_make_one_data_set(local: Place, made: Callable[[Place], SmallJob], every: int) -> None:
-    """One worker sleeps at each of its operations, while the other worker does the complete task and the commit runs."""
+    """One worker sleeps at each of its operations. In the meantime, the other worker does the complete task, and the commit step runs."""
     job = made(local)
     expected = finished(job)
     slept = 0

@@ -45,7 +45,10 @@ pytestmark = pytest.mark.store
 
 _SEEDS_IN_CI, _SEEDS_AT_NIGHT = 1, 20
 _FIRST_WITH_SCAN = 1139
-"""By day, only this seed runs with a scan and a shuffle. On both stores, it disturbs the scan and the first round of the shuffle."""
+"""By day, only this seed runs with a scan and a shuffle.
+
+This seed disturbs the scan and the first round of the shuffle, on each of the two stores.
+"""
 _LANES, _LANES_OF = 4, {"maxcompute": 1}
 """The number of seeds that run concurrently. Concurrency saves time, because a life with faults mostly waits.
 

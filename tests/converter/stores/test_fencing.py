@@ -1,7 +1,7 @@
 """Fencing: a process that commits a run sleeps while another run takes over the output folder, and then continues.
 
-The tests check that the process, wherever it has slept, neither finishes its own data set nor damages the other run's. By default, this
-tests every second operation of a commit on files in one of the `SITUATIONS`, and a seeded sample of operations on each other store.
+Wherever the process has slept, it must neither finish its own data set nor damage the other run's. By default, the process sleeps at every
+second operation of a commit on local files, in one of the `SITUATIONS`. On each other store, it sleeps at a seeded sample of operations.
 `make nightly` tests each operation on files, and `make crashes` tests all operations in all situations.
 """
 
@@ -43,7 +43,7 @@ AT_ONCE: Final = 4
 
 @dataclass(frozen=True)
 class Run:
-    """A run, described by the parts of its spec that differ from the other runs' specs."""
+    """A run, described by the parts of its spec in which the runs differ."""
 
     shards: int
     spec: dict[str, Any] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Situation:
     newer: Run
     """The run that takes over the folder."""
     is_finished: bool
-    """Whether that run is finished before the process wakes up, or half done."""
+    """Whether the newer run is finished before the process wakes up. If not, it is half done."""
 
 
 SITUATIONS: Final = [Situation(newer, is_finished) for newer in (NEWER, EARLIER) for is_finished in (True, False)]
@@ -130,9 +130,9 @@ class Runs:
         if situation.is_finished:
             assert after == before
         elif self.place.sweeps:
-            # Where uploads can't be swept, the commit is allowed to write its files until the other run writes its own. On object stores, a
-            # removal that has already been decided on can't be prevented. It removes files of the earlier run, which the other run would
-            # remove too.
+            # On stores where uploads can't be swept, the commit may still write its files until the other run writes its own. On object
+            # stores, a removal that the commit has already decided on can't be prevented. But it removes only files of the earlier run,
+            # which the other run would remove too.
             removed = before.keys() - after.keys()
             assert after == {name: content for name, content in before.items() if name not in removed}
             assert not removed or not isinstance(self.place.store(), MovesFiles)
@@ -188,7 +188,8 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files
     points = [Point(number, "before") for number in range(1, len(operations) + 1)]
     pairs = [(point, situation) for point in points for situation in SITUATIONS]
     if not ALL:
-        # Most files around the data and most reports are left out, because all of them are written or moved in the same way.
+        # Most files around the data and most reports are left out: they are all written or moved in the same way, so a few of them are
+        # enough.
         few = [
             point
             for point in points

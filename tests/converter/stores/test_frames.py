@@ -1,4 +1,4 @@
-"""dataprep_spark on stores that rename files and on stores that don't: attempts, replacing, appending, reading."""
+"""dataprep_spark on stores that can rename files and on stores that can't: attempts, replacing, appending and reading."""
 
 import pytest
 from tests.builders.dataframes import begin, numbers, run_tasks

@@ -1,4 +1,7 @@
-"""Schemes that are read through fsspec, against a real FTP server: read-only, listed in our order, pinned by the server's metadata."""
+"""Tests the schemes that are read through fsspec, with a real FTP server.
+
+Such stores are read-only, list files in our order, and use the server's metadata as pins.
+"""
 
 import os
 from pathlib import Path

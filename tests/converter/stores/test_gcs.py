@@ -115,7 +115,7 @@ def test_a_lost_answer_does_not_make_anothers_object_ours(
     gcs_fake: FakeGcs, store: GcsStore, bucket: str, monkeypatch: pytest.MonkeyPatch, size: int, tells: bool
 ) -> None:
     if not tells:
-        # Act as if the request for the checksum were refused, or as if a compatible service kept no checksums.
+        # Simulate that the request for the checksum is refused, or that a compatible service keeps no checksums.
         monkeypatch.setattr(GcsBucket, "checksum", lambda *_: None)
     store.put(f"gs://{bucket}/file", b"t" * size)
     upload = store.create(f"gs://{bucket}/file")

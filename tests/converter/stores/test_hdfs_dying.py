@@ -24,7 +24,7 @@ from storeservers import HdfsCluster
 pytestmark = pytest.mark.store
 
 SEEDS = int(os.environ.get("SEEDS", "0")) // 10
-"""The least number of deaths, if the environment asks for more than a test's own."""
+"""The minimum number of deaths, for runs in which the environment asks for more deaths than a test has by default."""
 
 
 class Death(StrEnum):

@@ -33,7 +33,7 @@ HADOOP = {"dfs.data.transfer.protection": "authentication"}
 
 @dataclass(frozen=True)
 class Secured:
-    """The running servers, and the files that a cluster's administrator gives to users."""
+    """The running servers, and the files that an administrator of the cluster would give to users."""
 
     kdc: Kdc
     hdfs: SecuredHdfs

@@ -51,7 +51,7 @@ def place(pair: HdfsPair, servers_folder: Path) -> Place:
 
 @dataclass(frozen=True)
 class Done:
-    """A job that ran undisturbed, and all operations of its life."""
+    """A job that ran undisturbed, and all operations that it did on the store."""
 
     job: SmallJob
     operations: list[str]

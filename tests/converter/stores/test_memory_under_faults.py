@@ -73,8 +73,11 @@ COURSES = {
 
 
 AT_NIGHT = ("gcs", "azure", "webhdfs")
-"""The stores that are tested only at night. Uploads and streams of the first two use S3's code. WebHDFS sends and reads a file with plain
-requests, as the web's store reads it."""
+"""The stores that are tested only at night.
+
+Uploads and streams of the first two use S3's code. WebHDFS sends and reads files with plain requests, and the store for the web reads files
+in the same way.
+"""
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def begin() -> None:
 
 
 def grown(work: Callable[[], object]) -> int:
-    """Do the work. Return the number of bytes by which the process's memory grew at its peak."""
+    """Call `work`. Return the number of bytes by which the process's memory grew at its peak."""
     # Reset the peak to the current value.
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = kibibytes("VmRSS")
@@ -146,7 +149,7 @@ def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None =
 
 
 def again_and_again(work: Callable[[], None], attempts: int) -> None:
-    """Do the work, and start it again from the beginning if it fails, like a worker."""
+    """Call `work`. If it fails, call it again from the beginning, like a worker."""
     for number in range(attempts):
         time.sleep(_DELAY_SECONDS * number)
         try:

@@ -214,7 +214,7 @@ def interrupted(*_: object) -> None:
 def test_an_abort_that_meets_faults_is_made_again(oss_fake: FakeOss, store: OssStore, bucket: str) -> None:
     upload = store.create(f"oss://{bucket}/file")
     upload.write(bytes(20 * MIB))
-    # Inject more faults than the SDK's number of attempts.
+    # Inject more faults than the SDK makes attempts.
     oss_fake.inject(Fault(kind="error", matching="AbortMultipartUpload", count=ATTEMPTS + 1))
     upload.abort()
     assert oss_fake.uploads(bucket) == []

@@ -57,8 +57,8 @@ def test_an_upload_is_whole_whichever_of_its_requests_is_changed_on_the_way(
     with HttpProxy(oss_fake.port, expired="SecurityTokenExpired") as proxy:
         direct = oss(request)
         place = replace(direct, settings=replace(direct.settings, endpoint=proxy.endpoint))
-        # The requests begin the upload, send its two parts, and complete it. Only the completion has no digest, but the
-        # flipped bit makes its body invalid XML.
+        # The requests begin the upload, send its two parts, and complete it. Of these requests, only the completion has no digest. But the
+        # flipped bit makes the completion's body invalid XML, so the fault is detected.
         for number in (1, 2, 3, 4):
             proxy.arm([Fault(number, Kind.FLIPPED_UP)])
             upload = place.store().create(place.at(f"parts-{number}"))
@@ -97,7 +97,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, o
     finally:
         tracemalloc.stop()
     assert oss_fake.faults() == []
-    # The object is 64 MiB long. Four parts of 2 MiB are being sent, each with a copy for the request and a copy in the fake, and one part
-    # is being filled.
+    # The object is 64 MiB long. At any time, four parts of 2 MiB are being sent and one is being filled. Of each part that is being sent,
+    # there is a copy for the request and a copy in the fake.
     assert written < 32 << 20
     assert read < 24 << 20

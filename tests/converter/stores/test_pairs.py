@@ -94,7 +94,10 @@ every_destination = pytest.mark.parametrize("to", PLACES)
 
 @pytest.fixture(scope="module")
 def digits_and_photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Return the files of both inputs: 300 and 60 samples of the synthetic MNIST, and twelve photos of three classes with their list."""
+    """Return the files of the two inputs.
+
+    The first input has 300 and 60 samples of the synthetic MNIST. The second has twelve photos of three classes, with their list.
+    """
     folder = mnist.write(tmp_path_factory.mktemp("mnist"), train=300, test=60)
     found = {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
     photos = {

@@ -1,4 +1,4 @@
-"""Stores that fail in the middle of a job: the disk becomes full or read-only, a right is revoked.
+"""Stores that fail in the middle of a job: the disk becomes full or read-only, or a permission is revoked.
 
 The error names the cause, and no incomplete file is visible.
 """
@@ -193,9 +193,10 @@ def is_named(
     take: Callable[[], object],
     give_back: Callable[[], object],
 ) -> bool:
-    """Revoke the right at the point. Return whether the job failed because it still needed the right.
+    """Revoke the permission at the point.
 
-    If the job failed, check that the error names the right. Also check that the data set becomes complete once the right is granted again.
+    Return whether the job failed because it still needed the permission. If the job failed, check that the error names the permission, and
+    that the data set becomes complete once the permission is granted again.
     """
     error = failing(job, output, point, take)
     if error is not None:
@@ -424,7 +425,7 @@ def test_a_right_of_cloud_storage_that_is_taken_away_half_way_is_named(
     expected, count = counted(job)
     named = 0
     rights = [f"storage.objects.{each}" for each in ("create", "get", "list", "delete")]
-    # Uploads in parts need separate rights, which this test doesn't revoke.
+    # Uploads in parts need separate permissions, which this test doesn't revoke.
     in_parts = [f"storage.multipartUploads.{each}" for each in ("create", "list", "abort")]
     for right in rights[:3]:
         for point in points(count, every)[::4]:

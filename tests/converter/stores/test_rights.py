@@ -1,4 +1,7 @@
-"""Rights and keys in complete jobs: the preflight names a missing right, but a missing optional right causes only a warning."""
+"""Rights and keys in complete jobs: if a required right is missing, the preflight fails and names it.
+
+If an optional right is missing, there is only a warning.
+"""
 
 import json
 import time

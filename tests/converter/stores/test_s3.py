@@ -1,4 +1,4 @@
-"""Behavior specific to S3: rights, credentials, lost responses to the completion of an upload, servers that fail."""
+"""Behavior specific to S3: permissions, credentials, lost responses to the completion of an upload, servers that fail."""
 
 import json
 from collections.abc import Iterator

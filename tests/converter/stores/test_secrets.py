@@ -1,6 +1,7 @@
-"""Keys never appear in outputs. The steps run as in pods, both successfully and with errors, with the most detailed logs.
+"""Keys never appear in outputs.
 
-All their outputs are searched for every encoding of each key.
+The steps run as in pods, both successfully and with errors, and with the most detailed logs. All outputs of the steps are searched for
+every encoding of each key.
 """
 
 import base64
@@ -49,7 +50,7 @@ for line in sys.stdin:
         commands.main(order["arguments"])
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Runs commands one after the other, each in a separate process. Python and the clients are started only once."""
+"""A program that runs commands one after the other, each in a fork. So Python is started, and the clients are imported, only once."""
 SIGNATURE = "sv=2026-01-01&sig=Sas%2FSignature%2BOf%3DThe+Web"
 TABLE = {"id": "bigint", "x": "double"}
 
@@ -123,7 +124,7 @@ def process() -> Iterator["subprocess.Popen[str]"]:
 def bench(
     request: pytest.FixtureRequest, tmp_path: Path, process: "subprocess.Popen[str]", oss_fake: FakeOss, s3_server: S3Server
 ) -> Iterator[tuple[Bench, FakeMaxCompute]]:
-    """Make keys for OSS (from STS), S3 and MaxCompute, with characters that every encoding changes."""
+    """Make keys for OSS (from STS), S3 and MaxCompute. Their characters are such that every encoding changes the keys."""
     made, unique = Bench(tmp_path, process), uuid.uuid4().hex[:12]
     oss_key = {"accessKeyId": f"STS.{unique}", "accessKeySecret": f"oss/key+{unique}=%41", "securityToken": f"oss//token++{unique}=="}
     oss_fake.add_key(AccessKey(oss_key["accessKeyId"], oss_key["accessKeySecret"], oss_key["securityToken"]))

@@ -29,7 +29,8 @@ def test_a_file_that_is_written_again_between_two_requests_is_opened_again(remot
         with lock:
             opened.append(uri)
             if not replaced:
-                # Append a byte after the last range. The content must change, because a server may derive the ETag from it.
+                # Append a byte after the last range. A server may derive the ETag from the content, so the content must change for the ETag
+                # to change.
                 remote.store().put(uri, remote.store().get(uri) + b"x")
                 replaced.append(uri)
         return read_range(source, *args, uri=uri)

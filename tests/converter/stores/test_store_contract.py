@@ -14,7 +14,7 @@ from dataprep_converter.stores import MovesFiles, Store, Upload, folders_of, str
 
 MIB = 1 << 20
 OF_PARTS = 9 * MIB
-"""A file of this size is sent to object stores in two parts, one of them before the commit."""
+"""A file of this size is sent to object stores in two parts. The first part is sent before the commit."""
 OF_MORE_PARTS = pytest.param(20 * MIB, marks=pytest.mark.nightly)
 """A file of this size is sent to object stores in three parts."""
 

@@ -1,8 +1,8 @@
 """The stores' documentation pages are correct: each example job runs on a test server, and each quoted error is the real one.
 
 In an example job, only endpoints, hosts and mounted folders are replaced by those of the test servers (`here` in each test). The Secret
-contains the server's key. The bucket is in the path, because test servers have addresses instead of host names. Kerberos, including a token
-for HTTP, is tested in test_hdfs_kerberos.py, and a standby NameNode in test_hdfs_pair.py.
+contains the server's key. The bucket is in the path, because test servers have addresses but no host names. test_hdfs_kerberos.py tests
+Kerberos, including a token for HTTP, and test_hdfs_pair.py tests a standby NameNode.
 """
 
 import errno
@@ -103,7 +103,10 @@ def refused_settings(make: Callable[[], object]) -> ConvertError:
 
 
 def assert_quoted(page: str, found: Iterator[Found], *, elsewhere: Collection[str] = ()) -> None:
-    """Check that the errors in the page's table are the real ones, in the same order. Skip rows whose steps are in `elsewhere`."""
+    """Check that the errors in the page's table are the real ones, in the same order.
+
+    Rows whose steps are in `elsewhere` are skipped, because other tests cover them.
+    """
     real = list(found)
     rows = pages.rows(page, MISSING)
     assert {step for step, _ in rows} >= set(elsewhere)
@@ -372,7 +375,7 @@ def test_the_errors_of_gcs_are_real(gcs_page: Page, gcs_fake: FakeGcs, tmp_path:
         strange = FakeGcs(tmp_path / "strange")
         key = strange.service_account_key.replace(strange.endpoint, gcs_fake.endpoint)
         yield refused(gcs_page.settings({"serviceAccountKey": key}), output), here
-        # Make this machine appear to be outside Google Cloud, and its user not to be logged in there.
+        # Make it appear that this machine is outside Google Cloud, and that its user isn't logged in there.
         monkeypatch.setenv("NO_GCE_CHECK", "true")
         monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
         yield refused([replace(settings[0], credentials={})], output), here

@@ -1,6 +1,6 @@
 """The store servers behave as other tests assume. The OSS fake is tested in separate files.
 
-Tests that kill HDFS servers are `nightly`, because other tests cover the same case: they run jobs whose servers die, and would fail if the
+Tests that kill HDFS servers are `nightly`, because other tests also cover this: they run jobs whose servers die, and they would fail if the
 servers didn't come back.
 """
 

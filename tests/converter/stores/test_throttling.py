@@ -1,4 +1,4 @@
-"""Jobs against a store that refuses requests when there are too many: a real S3 server behind a proxy that allows 50 requests per second.
+"""Jobs that use a store with a request limit: a real S3 server behind a proxy that refuses more than 50 requests per second.
 
 The pods are processes of `dataprep work`, which report to the operator's real progress endpoint.
 """

@@ -1,5 +1,6 @@
-"""`dataprep copy` of files that are not a data set: any file or folder is copied and checked, an interrupted copy is resumed, and a copy
-gets its final name only when it is complete.
+"""`dataprep copy` of files that aren't a data set: it copies and checks any file or folder, and resumes interrupted copies.
+
+A copy gets its final name only when it is complete.
 """
 
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The output of `plan --dry-run` for people: files, records, splits with their classes, and likely mistakes. Nothing is written."""
+"""The output of `plan --dry-run` for people: files, records, splits with their classes, and likely mistakes. The command writes nothing."""
 
 from pathlib import Path
 from typing import Any

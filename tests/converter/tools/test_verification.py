@@ -143,7 +143,7 @@ def test_an_edited_manifest_with_an_unknown_type_is_named(
     with pytest.raises(BadData, match=re.escape(said)):
         run_spec({"source": {"dataset": {"uri": str(finished)}}, "output": {"uri": str(tmp_path / "again")}})
     is_readable = not said.startswith("was")
-    assert code_of("repair", finished) == (0 if is_readable else 2)  # without a manifest, repair asks for the job
+    assert code_of("repair", finished) == (0 if is_readable else 2)  # if there is no manifest, repair asks for the job
     assert code_of("verify", finished) == (0 if is_readable else 5)
 
 

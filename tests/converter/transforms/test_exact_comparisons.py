@@ -1,4 +1,4 @@
-"""Comparisons of decimals agree with Python's `decimal` for any digits."""
+"""For any digits, comparisons of decimals agree with Python's `decimal`."""
 
 from decimal import Decimal
 from typing import Any
@@ -22,7 +22,7 @@ SIGNS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__
 CLOSE = st.builds(
     lambda base, more: Decimal(base + more).scaleb(-4), st.sampled_from([0, 10**20 // 3, -(10**23), 2**53 * 10**4]), st.integers(-3, 3)
 )
-"""Decimals, many of which become the same number if they are converted to float64."""
+"""Decimals. As float64, many of them would be the same number."""
 
 
 def a_batch(**columns: list[Decimal | None]) -> tuple[pa.Schema, Batch]:

@@ -1,5 +1,7 @@
-"""`hash.keyEnv`: each data set has only one key. A job with a different key is a different run, and can't continue or extend the first
-run."""
+"""`hash.keyEnv`: each data set has only one key.
+
+A job with a different key is a new run, which can neither continue nor extend the existing run.
+"""
 
 import json
 import shutil

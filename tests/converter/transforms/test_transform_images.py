@@ -164,7 +164,7 @@ def test_resizing_is_pillows(mode: str, method: str) -> None:
 
 def test_area_is_the_mean_of_what_a_pixel_covers() -> None:
     image = np.array([[0, 30, 60], [90, 120, 150]], np.uint8)[:, :, None]
-    # Each output pixel covers one and a half input columns: (0 + 30/2) / 1.5 = 10 and (30/2 + 60) / 1.5 = 50. Each value in the second row
+    # Each output pixel covers one and a half input columns: (0 + 30/2) / 1.5 = 10 and (30/2 + 60) / 1.5 = 50. In the second row, each value
     # is greater by 90.
     done = applied(tensors(image), {"resize": {"height": 1, "width": 2, "method": "Area"}})
     assert pixels(done)[0, :, :, 0].tolist() == [[55, 95]]

@@ -1,6 +1,6 @@
-"""Argo Workflows' own packages check the example templates, and wait for a DataPrepJob by the conditions in the example.
+"""Argo Workflows' own packages check the example templates, and wait for a DataPrepJob with the conditions in the example.
 
-No workflow runs here, because Argo's controller and its executor need an image and a cluster of their own.
+No workflow runs here, because Argo's controller and executor would need their own images and cluster.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def played() -> Iterator[PlayedCluster]:
 
 
 def address_of(played: PlayedCluster, folder: Path) -> str:
-    """The address of the played API server."""
+    """The address of the fake API server."""
     address: str = yaml.safe_load(played.kubeconfig(folder).read_text())["clusters"][0]["cluster"]["server"]
     return address
 

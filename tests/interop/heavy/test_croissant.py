@@ -1,4 +1,4 @@
-"""mlcroissant finds no error in `_dataprep/croissant.json`, and uses it to read the records of tables."""
+"""mlcroissant finds no errors in `_dataprep/croissant.json`, and can read the records of tables with this description."""
 
 import hashlib
 import json

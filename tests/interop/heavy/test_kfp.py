@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(folder: Path) -> Any:
-    """What kfp says after it has run the pipeline."""
+    """Runs the pipeline with kfp, and returns the script's output."""
     return run_pipeline(folder)
 
 

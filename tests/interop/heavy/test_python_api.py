@@ -1,4 +1,4 @@
-"""`dataprep_io.write` with the real Polars, Hugging Face datasets and PyTorch: every value is read back as the library has it."""
+"""`dataprep_io.write` with the real Polars, Hugging Face datasets and PyTorch: every value is read back as the library holds it."""
 
 import json
 import sysconfig
@@ -30,7 +30,7 @@ KINDS: Final = {
     },
     "torch": {name: {"label": ["cat", "dog"]} for name in ("pairs", "subset", "concatenated", "splits")},
 }  # fmt: skip
-"""For each library, the class names of the data sets that have some."""
+"""For each library, the class names of those data sets that have any."""
 REFUSALS: Final = {
     "polars": {
         "objects": "BadSpec: The data's column 'thing' is Object, which records can't contain.",
@@ -63,7 +63,7 @@ def records(folder: Path, split: str) -> list[dict[str, Any]]:
 
 
 def named(rows: list[dict[str, Any]], classes: dict[str, list[str]], texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records with the names of classes in place of their numbers, where the library has texts."""
+    """The records, with class names in place of class numbers where the library has strings."""
     return [
         {name: classes[name][value] if name in classes and isinstance(text[name], str) else value for name, value in row.items()}
         for row, text in zip(rows, texts, strict=True)

@@ -1,4 +1,4 @@
-"""Ray Data writes and reads data sets with `dataprep_ray`: tasks fail, workers and the driver are killed."""
+"""Ray Data writes and reads data sets with `dataprep_ray`, while tasks fail, and while workers and the driver are killed."""
 
 import json
 from pathlib import Path
@@ -27,14 +27,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def left_by_a_killed_driver(folder: Path) -> list[str]:
-    """The files that are there after the driver was killed while its tasks wrote."""
+    """The files that a driver leaves behind if it is killed while its tasks write."""
     run_until_killed("ray", SCRIPT, wanted(folder, "killed"))
     return files_of(folder / "killed")
 
 
 @pytest.fixture(scope="module")
 def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
-    """What Ray says. The first driver was killed before."""
+    """What Ray reports in a run that starts after an earlier driver was killed."""
     assert left_by_a_killed_driver
     data_set(folder / "documented", lines(200), [{"name": "image_raw", "columns": ["a", "b"]}])
     environments.run("ray", SCRIPT, [wanted(folder, "all")])

@@ -18,7 +18,7 @@ COUNT = 50
 
 
 def made(folder: Path) -> Path:
-    """A data set with a number, a vector of bytes, a list of any length and a text."""
+    """A data set whose records have a number, a vector of bytes, a list of any length and a text."""
     lines = [json.dumps({"n": n, "a": n, "b": 1, "values": [0.5] * (n % 3), "text": f"näme {n}"}) for n in range(COUNT)]
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     columns = [
@@ -79,4 +79,4 @@ def test_the_code_in_the_docs_works(tmp_path: Path) -> None:
     images = [pair for images, _ in said["calls"] for pair in images]
     everything = sorted([n / 8, -float(n)] for n in range(200))
     assert [sorted(images[:200]), sorted(images[200:400])] == [everything, everything]
-    assert len(images) == 500  # the reader goes on with the other half of the epoch
+    assert len(images) == 500  # the reader continues with the other half of the epoch

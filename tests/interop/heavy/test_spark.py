@@ -16,7 +16,7 @@ import javareaders
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
-# As in RFC 4180, a quote within quotes is doubled. Spark itself writes a backslash before it.
+# In our CSV files, a quote within quotes is doubled, as in RFC 4180. Spark itself writes a backslash before such a quote.
 CSV = {"header": "true", "inferSchema": "true", "escape": '"'}
 TABLES: dict[str, dict[str, Any]] = {
     "parquet": {"format": "parquet"},
@@ -94,7 +94,7 @@ def count(row: dict[str, Any], name: str) -> int:
 
 
 def example(tf: Any, record: bytes) -> data_sets.Row:
-    """A serialised message, converted to the form of `tfrecord_sets.examples`."""
+    """Converts a serialised message to the form of `tfrecord_sets.examples`."""
     features = tf.train.Example.FromString(record).features.feature
     kinds = {"bytes_list": "bytes", "int64_list": "int64", "float_list": "float"}
     found = {}

@@ -58,7 +58,7 @@ def begun(arguments: list[str], **environment: str) -> subprocess.Popen[str]:
 
 
 def dataprep(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end."""
+    """Runs the command until it ends."""
     with begun(arguments, **environment) as process:
         output, errors = process.communicate(timeout=600)
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
@@ -115,7 +115,7 @@ def yarn(tmp_path: Path) -> Iterator[Path]:
             yield configuration
         finally:
             try:
-                cluster.communicate(timeout=60)  # closes its standard input, which ends it
+                cluster.communicate(timeout=60)  # closes the program's standard input, which ends the program
             except subprocess.TimeoutExpired:
                 cluster.kill()
                 cluster.communicate()
@@ -242,7 +242,7 @@ def test_sigterm_ends_a_run_whose_tasks_are_slow(tmp_path: Path) -> None:
             assert process.poll() is None
             time.sleep(0.1)
         process.terminate()
-        _, errors = process.communicate(timeout=120)  # less than a record takes
+        _, errors = process.communicate(timeout=120)  # shorter than the time for one record
     assert process.returncode == 143, errors
     assert not (tmp_path / "out" / "_SUCCESS").exists()
 

@@ -1,4 +1,4 @@
-"""Joins by Spark SQL have the bytes, the run id and the messages of joins by DuckDB."""
+"""Joins by Spark SQL have the same bytes, run ids and messages as joins by DuckDB."""
 
 import json
 import os
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/interop/readers/spark_joins.py"
 PATHS = [str(ROOT), str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths()["purelib"]]
 NO_MEMORY = str(128 << 20)
-"""With this little memory, no rows may be in the driver's memory, so Spark joins all tables."""
+"""With so little memory, the driver must not hold any rows in memory, so Spark joins all tables."""
 SPARK = ["--engine", "spark", "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=3"]
 
 RECORDS = [3, 10, 13, 36, 38, 48]
-"""Random joins with at least ten records."""
+"""The seeds of random joins with at least ten records."""
 SEQUENCES = [21, 24, 29, 46]
 REFUSED = [1, 6, 7]
 
@@ -52,7 +52,7 @@ CLUSTER = ["--engine", "spark", "--master", "local-cluster[2,1,1024]", "--conf",
 
 
 def begun(folder: Path, output: str, arguments: list[str], cwd: Path, **changes: Any) -> subprocess.Popen[str]:
-    """Starts a job that joins two tables in `folder`, in the new folder `cwd`."""
+    """Starts a job that joins the two tables in `folder`. Its working directory is the new folder `cwd`."""
     tables = [
         {"name": name, "prefix": f"{name}_", "source": {"csv": {"uris": [str(folder / f"{name}.csv")], "header": True}}} for name in "ab"
     ]
@@ -82,7 +82,7 @@ def begun(folder: Path, output: str, arguments: list[str], cwd: Path, **changes:
 
 
 def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) -> subprocess.CompletedProcess[str]:
-    """Runs such a job to its end, in a folder of its own."""
+    """Runs a job that joins the two tables in `folder`, in a working directory of its own, until the job ends."""
     cwd = folder / f"{output}-here"
     with begun(folder, output, arguments, cwd, **changes) as process:
         said, errors = process.communicate(timeout=600)
@@ -92,7 +92,7 @@ def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) ->
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    """Two tables. A third of the rows of the first have the key 7, and each table lacks some keys of the other."""
+    """Two tables. In the first table, a third of the rows have the key 7. Each table lacks some keys of the other."""
     first = [f"{7 if row % 3 == 0 else row},{row / 4},word {row}" for row in range(3000)]
     second = [f"{row},{row * 2}" for row in reversed(range(0, 3300, 2))]
     (tmp_path / "a.csv").write_text("\n".join(["id,x,word", *first, ""]))
@@ -150,12 +150,12 @@ def test_after_a_killed_executor_and_a_killed_driver_a_new_driver_goes_on(tables
 
 
 def states(folder: Path) -> list[Path]:
-    """What the driver of the join has noted so far."""
+    """The files in which the driver of the join has stored its state."""
     return list(folder.glob("spark/_dataprep/join-*/state.json"))
 
 
 def wait_for(process: subprocess.Popen[str], found: Callable[[], list[Path]]) -> list[Path]:
-    """Waits until something is found. Fails if the process ends before."""
+    """Waits until `found` returns paths, and returns them. Fails if the process ends earlier."""
     while not (paths := found()):
         assert process.poll() is None, process.communicate()[1][-3000:]
         time.sleep(0.02)
@@ -163,7 +163,7 @@ def wait_for(process: subprocess.Popen[str], found: Callable[[], list[Path]]) ->
 
 
 def descendants(pid: int) -> list[int]:
-    """The ids of the processes that a process has started, and of those that they have started."""
+    """The ids of a process's child processes and of all their descendants."""
     children = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
     return [*children, *(each for child in children for each in descendants(child))]
 

@@ -26,14 +26,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def left_by_a_killed_driver(folder: Path) -> list[str]:
-    """The files that are there after the driver was killed while its tasks wrote."""
+    """The files that a driver leaves behind if it is killed while its tasks write."""
     run_until_killed("spark", SCRIPT, wanted(folder, "killed"))
     return files_of(folder / "killed")
 
 
 @pytest.fixture(scope="module")
 def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
-    """What Spark says. The first driver was killed before."""
+    """What Spark reports in a run that starts after an earlier driver was killed."""
     assert left_by_a_killed_driver
     return json.loads(environments.run("spark", SCRIPT, [wanted(folder, "all")]))
 
@@ -109,7 +109,7 @@ def test_a_path_may_have_the_scheme_that_spark_gives_it(said: Any, folder: Path)
 @pytest.mark.parametrize(
     ("refusal", "message"),
     [
-        ("mode", "mode('append') contradicts the option mode, 'overwrite': use mode('overwrite')."),
+        ("mode", "mode('append') contradicts the option mode='overwrite': use mode('overwrite')."),
         ("exists", "and the save mode is errorifexists. Use the mode overwrite, append or ignore, or choose another URI."),
         ("format", "There is no format 'tfrecrod'. Did you mean 'tfrecord'?"),
         ("interval", "The DataFrame's column 'm' is "),

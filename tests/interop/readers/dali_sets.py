@@ -48,7 +48,7 @@ def records(wanted: Any) -> list[dict[str, list[Any]]]:
         for row in range(BATCH):
             arrays = {name: outputs[name].at(row) for name in kinds}
             found.append({name: [array.tobytes().hex()] if kinds[name] == "bytes" else array.tolist() for name, array in arrays.items()})
-    # The last batch is padded with records from the beginning.
+    # DALI pads the last batch with records from the beginning.
     return found[: wanted["records"]]
 
 

@@ -1,6 +1,6 @@
 """Reads ArrayRecord files with Grain.
 
-Input: a JSON file of [[file, …], …]; output: the records in hex, in order, then some in another order.
+Input: a JSON file of [[file, …], …]; output: all records in order, then some records in another order, all in hex.
 """
 
 import importlib.metadata

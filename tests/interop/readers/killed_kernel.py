@@ -1,4 +1,4 @@
-"""Runs code in a Jupyter kernel, and kills the kernel with SIGKILL when the code has printed a line: killed_kernel.py CODE.
+"""Runs code in a Jupyter kernel, and kills the kernel with SIGKILL as soon as the code has printed a line: killed_kernel.py CODE.
 
 Prints the line.
 """

@@ -1,7 +1,7 @@
 """Builds events with the classes of OpenLineage's package, and prints them as its client sends them. Input: a file with a JSON event in each
 line.
 
-Each facet is built by the class that its schema's address names, so an unknown or a missing field is an error.
+The address of a facet's schema names the class that builds the facet. So an unknown or a missing field is an error.
 """
 
 import importlib

@@ -1,4 +1,5 @@
-"""Runs code of the documentation with a library of this environment and prints what its `train` was called with, as JSON.
+"""Runs code from the documentation with a library of this environment. Prints, as JSON, the arguments with which the code has called
+`train`.
 
 Input: a JSON file of {paths, code, names}. `paths` are the folders of the reader and its dependencies, and `names` the variables of the code.
 """
@@ -20,7 +21,7 @@ CALLS: list[list[Any]] = []
 
 
 def train(*columns: Any) -> None:
-    """Notes the values."""
+    """Records the arguments of a call."""
     CALLS.append([np.asarray(column).tolist() for column in columns])
 
 

@@ -1,4 +1,7 @@
-"""Compiles schemas with protoc. Input: the schemas' paths; output: protoc's messages for each schema, empty for one that compiles."""
+"""Compiles schemas with protoc.
+
+Input: the schemas' paths; output: for each schema, protoc's messages, or an empty string if the schema compiles.
+"""
 
 import json
 import subprocess

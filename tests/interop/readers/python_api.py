@@ -23,14 +23,14 @@ import dataprep_io as dp  # noqa: E402
 
 FOLDER = Path(wanted["folder"])
 MANY = 3000
-"""More records than are requested from a library at a time."""
+"""More records than `write` requests from a library at a time."""
 
 Rows = dict[str, list[dict[str, Any]]]
 said: dict[str, Any] = {"sets": {}, "refusals": {}}
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it: bytes as hexadecimal digits, arrays as flat lists."""
+    """Returns a value as it appears in JSON: bytes as hexadecimal digits, arrays as flat lists."""
     if hasattr(value, "detach"):
         value = value.detach().float() if "bfloat16" in str(value.dtype) else value.detach()
     if hasattr(value, "__array__"):
@@ -44,14 +44,14 @@ def plain(value: Any) -> Any:
 
 
 def save(name: str, data: Any, rows: Rows, **options: Any) -> None:
-    """Writes data, and notes the rows that the library has in it."""
+    """Writes data. Records the result, and the rows as the library has them."""
     result = dp.write(data, FOLDER / name, **options)
     in_json = {split: [{column: plain(value) for column, value in row.items()} for row in each] for split, each in rows.items()}
     said["sets"][name] = {"classes": dict(result.classes), "splits": dict(result.splits), "rows": in_json}
 
 
 def refuse(name: str, data: Any, **options: Any) -> None:
-    """Notes the error of a call that must fail."""
+    """Records the error of a call that must fail."""
     try:
         dp.write(data, FOLDER / name, **options)
     except (dp.Error, TypeError) as exc:
@@ -209,13 +209,13 @@ def with_torch() -> None:
             }
 
     class Stream(sets.IterableDataset[dict[str, Any]]):  # type: ignore[misc]  # as above
-        """Samples that can only be iterated."""
+        """Samples that can only be iterated over."""
 
         def __iter__(self) -> Iterator[dict[str, Any]]:
             yield from ({"n": torch.tensor(n)} for n in range(MANY))
 
     class Endless(sets.Dataset[dict[str, int]]):  # type: ignore[misc]  # as above
-        """A data set that doesn't say how many samples it has."""
+        """A data set without a length."""
 
         def __getitem__(self, number: int) -> dict[str, int]:
             return {"n": number}

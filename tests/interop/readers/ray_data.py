@@ -1,7 +1,7 @@
 """Writes and reads data sets with Ray Data and `dataprep_ray`. Input: a JSON file of {paths, folder, scenario, code, uri}.
 
-`paths` are the folders of the code, which Ray's processes need too. `code` is that of the documentation, which reads the data set `uri`. The
-scenario `killed` kills the driver while its tasks write. The scenario `all` writes rows, messages of refused calls, and the attempts of
+`paths` are the folders of the code, which Ray's processes need too. `code` is code from the documentation that reads the data set `uri`.
+The scenario `killed` kills the driver while its tasks write. The scenario `all` writes rows, messages of refused calls, and the attempts of
 tasks to `said.json` in the folder.
 """
 
@@ -40,11 +40,14 @@ _OBJECTS = 128 << 20
 _TRIES = 3
 
 Fails = Callable[[int, int], str | None]
-"""Says how the attempt of the task with this first number fails, if it does."""
+"""Given a task's first number and the number of an attempt, returns how the attempt fails, or None."""
 
 
 def start(folder: str) -> None:
-    """Starts Ray's processes. Ray gives them 30 seconds, and a second attempt is faster, because the files are then in the page cache."""
+    """Starts Ray's processes.
+
+    Ray waits 30 seconds for them. If this isn't enough, a second attempt is faster, because the files are then in the page cache.
+    """
     for left in reversed(range(_TRIES)):
         try:
             ray.init(
@@ -65,7 +68,10 @@ def start(folder: str) -> None:
 
 
 def frame(first: int, count: int, tasks: int, fails: Fails = lambda _first, _attempt: None) -> Any:
-    """Returns rows with consecutive numbers, in this many tasks. Each attempt of a task notes that it has begun, and may fail in its midst."""
+    """Returns rows with consecutive numbers, divided among this many tasks.
+
+    Each attempt of a task records that it has begun, and may fail midway.
+    """
     folder = str(ATTEMPTS / f"{first}-{count}-{tasks}")
 
     def rows(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -86,7 +92,7 @@ def frame(first: int, count: int, tasks: int, fails: Fails = lambda _first, _att
 
 
 def saved(table: Any, name: str, **options: Any) -> str | None:
-    """Writes a Dataset. Returns the message of a refusal."""
+    """Writes a Dataset. If the call fails, returns the error message."""
     try:
         table.write_datasink(DataprepDatasink(str(FOLDER / name), **options))
     except Exception as exc:  # whatever Ray raises
@@ -163,7 +169,7 @@ def everything() -> dict[str, Any]:
     refusals["schema"] = saved(mixed, "mixed", schema=pa.schema([("n", pa.float64())]))
     parts = ray.data.range(20, override_num_blocks=2).map(lambda row: {"n": row["id"], "part": "train" if row["id"] % 2 else "test"})
     refusals["splits"] = saved(parts.sort(["part", "n"]), "splits", split_column="part")
-    # Ray's sampling finds the number of its task by the thread.
+    # Ray's sampling uses the current thread to find the number of its task.
     refusals["sampled"] = saved(ray.data.range(100, override_num_blocks=2).random_sample(0.5, seed=1), "sampled")
     refusals["pandas"] = saved(ray.data.from_pandas(typed().select(["n", "half"]).to_pandas()), "pandas", min_rows_per_file=5)
     killed_once = ATTEMPTS / "read"
@@ -191,7 +197,7 @@ def everything() -> dict[str, Any]:
 
 
 def documented() -> list[Any]:
-    """Runs the code of the documentation. Returns the images that it trains with."""
+    """Runs the code from the documentation. Returns the images with which the code trains."""
     found: list[Any] = []
     names = {"uri": wanted["uri"], "train": lambda images, _labels: found.append(images.tolist())}
     exec("\n".join(wanted["code"]), names)  # noqa: S102 - the code is ours
@@ -216,6 +222,6 @@ if __name__ == "__main__":
         if wanted["scenario"] == "killed":
             killed()
         else:
-            # Not on stdout, because Ray prints there at any moment.
+            # Don't use stdout, because Ray may print there at any moment.
             (FOLDER / "said.json").write_text(json.dumps(everything()))
         ray.shutdown()

@@ -21,7 +21,7 @@ from dataprep_reader.grain import Batches  # noqa: E402
 
 
 def dataset(rank: int = 0, ranks: int = 1, *, processes: int = 0, states: Sequence[Any] = (), epochs: int = 1) -> Any:
-    """The dataset of one rank. It goes on at the states of the iterators of all ranks, if there are any."""
+    """The dataset of one rank. If `states` has the states of all ranks' iterators, the dataset continues from them."""
     reader = dataprep_reader.open(folder, batch_size=3, epochs=epochs, shuffle=5, rank=rank, world_size=ranks, columns=["n"])
     if states:
         reader.restore(states)
@@ -30,7 +30,7 @@ def dataset(rank: int = 0, ranks: int = 1, *, processes: int = 0, states: Sequen
 
 
 def numbers(iterator: Any, batches: int | None = None) -> list[int]:
-    """The numbers of the next batches."""
+    """The numbers in the next batches."""
     return [number for batch in itertools.islice(iterator, batches) for number in batch.tolist()]
 
 
@@ -39,7 +39,8 @@ def as_stored(state: Any) -> Any:
 
 
 def restored(processes: int) -> list[list[int]]:
-    """The numbers of an iterator up to a state and after it, and those of another iterator after this state."""
+    """The numbers that an iterator yields before a state, those that it yields after the state, and those that another iterator yields
+    after the same state."""
     first, second = iter(dataset(processes=processes, epochs=2)), iter(dataset(processes=processes, epochs=2))
     begin = numbers(first, 9)
     second.set_state(as_stored(first.get_state()))
@@ -50,7 +51,7 @@ def restored(processes: int) -> list[list[int]]:
 
 
 def taken_up() -> list[int]:
-    """The numbers that two ranks of two processes, and then three ranks without processes, read of an epoch."""
+    """The numbers in an epoch that two ranks with two processes each begin, and three ranks without extra processes finish."""
     found, states = [], []
     for rank in range(2):
         iterator = iter(dataset(rank, 2, processes=2))
@@ -63,7 +64,7 @@ def taken_up() -> list[int]:
 
 
 def sums() -> list[float]:
-    """The sums of the batches' arrays, computed by JAX, which Grain's processes needn't import."""
+    """The sums of the batches' arrays, computed by JAX. JAX is imported here, so Grain's processes don't import it."""
     import jax
 
     summed = jax.jit(lambda batch: sum(column.sum() for column in batch.values()))
@@ -71,8 +72,8 @@ def sums() -> list[float]:
 
 
 def main() -> None:
-    """Read by JAX, restore states, and change the number of ranks."""
-    flags.FLAGS.mark_as_parsed()  # Grain's processes need it, which `absl.app.run` would do
+    """Read with JAX, restore states, and change the number of ranks."""
+    flags.FLAGS.mark_as_parsed()  # Grain's processes need parsed flags; `absl.app.run` would parse them
     json.dump(
         {
             "sums": sums(),

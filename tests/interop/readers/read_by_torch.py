@@ -1,6 +1,7 @@
 """Reads a data set with DataLoaders over dataprep_reader and prints it as JSON: read_by_torch.py PACKAGES FOLDER SHAPES.
 
-torchdata's StatefulDataLoader saves states in the middle of an epoch, which other numbers of ranks and workers take up.
+torchdata's StatefulDataLoader saves states in the middle of an epoch. Different numbers of ranks and workers then continue from these
+states.
 
 PACKAGES contains the folders of the reader and its dependencies, separated by colons. SHAPES are the numbers of ranks and workers before and
 after each change, as JSON.
@@ -28,7 +29,7 @@ warnings.filterwarnings("ignore", "'set_vital' is deprecated")  # torchdata 0.11
 
 
 def numbers(workers: int, **options: object) -> list[list[int]]:
-    """The numbers of each batch."""
+    """The numbers in each batch."""
     reader = dataprep_reader.open(folder, batch_size=8, epochs=2, shuffle=3, **options)  # type: ignore[arg-type]  # options of several types
     loader = DataLoader(Batches(reader, workers=workers), batch_size=None, num_workers=workers)
     found = [batch["n"].tolist() for batch in loader]
@@ -37,7 +38,10 @@ def numbers(workers: int, **options: object) -> list[list[int]]:
 
 
 def loader_of(rank: int, shape: list[int], states: list[Any], **options: Any) -> StatefulDataLoader:
-    """The loader of one of shape[0] ranks, with shape[1] workers. It goes on at the states of other loaders, if there are any."""
+    """The loader of one of shape[0] ranks, with shape[1] workers.
+
+    If `states` isn't empty, the loader continues from these states of other loaders.
+    """
     reader = dataprep_reader.open(folder, batch_size=2, shuffle=3, rank=rank, world_size=shape[0])
     if states:
         reader.restore(states)
@@ -45,7 +49,7 @@ def loader_of(rank: int, shape: list[int], states: list[Any], **options: Any) ->
 
 
 def taken(loaders: list[StatefulDataLoader], steps: int | None) -> tuple[list[int], list[Any]]:
-    """The numbers of the next batches of each loader, and the states after them, as a checkpoint stores them."""
+    """The numbers in the next batches of each loader, and the loaders' states after these batches, as a checkpoint stores them."""
     found, states = [], []
     for loader in loaders:
         batches = iter(loader)
@@ -56,7 +60,8 @@ def taken(loaders: list[StatefulDataLoader], steps: int | None) -> tuple[list[in
 
 
 def taken_up(before: list[int], after: list[int]) -> dict[str, list[int]]:
-    """The numbers that the ranks before and after a change have read, and those of the same ranks after a restart."""
+    """The numbers that the ranks read before and after each change of their number, and those that an equal number of ranks reads after a
+    restart."""
     first, states = taken([loader_of(rank, before, []) for rank in range(before[0])], 3)
     second, states_of_second = taken([loader_of(rank, after, states) for rank in range(after[0])], 1)
     last, _ = taken([loader_of(rank, before, states_of_second) for rank in range(before[0])], None)
@@ -68,7 +73,7 @@ def taken_up(before: list[int], after: list[int]) -> dict[str, list[int]]:
 
 
 def refusal() -> str:
-    """What is said about the state of a loader that takes the states of its workers only now and then."""
+    """The error message for the state of a loader that takes its workers' states only at every fourth step."""
     loader = loader_of(0, [1, 2], [], snapshot_every_n_steps=4)
     _, states = taken([loader], 6)
     try:
@@ -79,7 +84,8 @@ def refusal() -> str:
 
 
 def main() -> None:
-    """Read with one process, with two workers, and with two ranks of two workers each, and change the numbers in an epoch."""
+    """Read with one process, with two workers, and with two ranks of two workers each, and change these numbers in the middle of an
+    epoch."""
     (batch,) = DataLoader(Batches(dataprep_reader.open(folder, batch_size=1_000)), batch_size=None)
     kinds = {name: [str(column.dtype), list(column.shape)] for name, column in batch.items() if isinstance(column, torch.Tensor)}
     batch["image"] += 1  # tensors are writable

@@ -1,7 +1,7 @@
 """Joins random tables with Spark SQL and with DuckDB. Input: a JSON file of {paths, folder, seeds}.
 
-`paths` are the folders of the code, which Spark's Python processes need too. Returns the number of joins that made records, that made
-sequences, and that were refused, and the seeds whose plans differ.
+`paths` are the folders of the code, which Spark's Python processes need too. Returns how many joins made records, how many made sequences,
+how many were refused, and the seeds whose plans differ.
 """
 
 import json
@@ -26,7 +26,7 @@ from dataprep_converter.readers.joins import join, joined_tables, part_reader, r
 from dataprep_converter.readers.joins.join import JoinReader  # noqa: E402
 from dataprep_converter.steps.executors import Executors, executors_of  # noqa: E402
 
-# Small tables have several parts, ranges, pieces and units.
+# Make even small tables have several parts, ranges, pieces and units.
 ranges.RANGE_RECORDS = 7  # type: ignore[misc]
 part_reader.PART_BYTES = 1  # type: ignore[misc]
 joined_tables.PIECE_RECORDS = 4  # type: ignore[misc]

@@ -58,7 +58,7 @@ def frame(first: int, count: int, partitions: int) -> DataFrame:
 
 
 def failing(table: DataFrame, fails: Callable[[int, int], str | None]) -> DataFrame:
-    """Returns the same rows. Each task's attempt notes that it has begun, and may fail after its first batch."""
+    """Returns the same rows. Each attempt of a task records that it has begun, and may fail after its first batch."""
 
     def passing(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
@@ -75,7 +75,7 @@ def failing(table: DataFrame, fails: Callable[[int, int], str | None]) -> DataFr
 
 
 def saved(table: DataFrame, name: str, save_mode: str, **options: str) -> str | None:
-    """Saves a table. Returns the message of a refusal."""
+    """Saves a table. If the call fails, returns the error message."""
     try:
         table.write.format("dataprep").options(**options).mode(save_mode).save(str(FOLDER / name))
     except Exception as exc:  # whatever Spark raises
@@ -142,7 +142,7 @@ def everything() -> dict[str, Any]:
 
 
 def split_columns(text: str) -> list[str]:
-    """Returns the columns of a list, in which commas within brackets separate nothing."""
+    """Splits a list of columns at its commas, but not at commas within brackets."""
     columns, depth = [""], 0
     for letter in " ".join(text.split()):
         depth += (letter == "(") - (letter == ")")

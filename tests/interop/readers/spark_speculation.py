@@ -56,7 +56,7 @@ def free_port() -> str:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[str]:
-    """Starts a master and two workers. Yields the master's URL, and stops them."""
+    """Starts a master and two workers, and yields the master's URL. Stops them when the block ends."""
     url = f"spark://127.0.0.1:{(port := free_port())}"
     home = Path(pyspark.__file__).parent
     programs = [["master.Master", "--host", "127.0.0.1", "--port", port]]
@@ -82,7 +82,7 @@ def cluster() -> Iterator[str]:
 
 
 def passing(batches: Iterator[Any]) -> Iterator[Any]:
-    """Passes the rows on. Notes how the attempt begins and whether it ends."""
+    """Passes the rows on. Records how the attempt begins, and whether it ends."""
     context = TaskContext.get()
     partition, attempt = context.partitionId(), context.attemptNumber()
     # With this seed, the first attempt of one task fails.

@@ -23,7 +23,7 @@ def listed(value: Any, kind: str) -> list[Any]:
 def records(wanted: Any) -> list[dict[str, list[Any]]]:
     kinds = wanted["features"]
     found = []
-    # Two parts of the file, which requires the index.
+    # Read the file in two parts, which requires the index.
     for part in (0, 1):
         for record in tfrecord_loader(wanted["file"], wanted["index"], kinds, shard=(part, 2)):
             found += [{name: listed(record[name], kind) for name, kind in kinds.items()}]

@@ -179,7 +179,7 @@ def test_pods_with_gpus_keep_off_no_node() -> None:
 def test_nodes_to_avoid_are_added_to_each_term_of_a_job_s_affinity() -> None:
     zone = {"key": "zone", "operator": "In", "values": ["a"]}
     preferred = [{"weight": 1, "preference": {"matchExpressions": [zone]}}]
-    # An empty term matches no node. If labels were added to it, it would match some nodes, so it must stay empty.
+    # An empty term matches no node. If the operator added labels to such a term, the term would match some nodes, so it must stay empty.
     terms = [{"matchExpressions": [zone]}, {"matchFields": [zone | {"key": "metadata.name"}]}, {}]
     nodes = {
         "preferredDuringSchedulingIgnoredDuringExecution": preferred,
@@ -348,7 +348,7 @@ def test_an_init_container_has_no_more_rights_than_the_converter() -> None:
 
 
 def test_every_pod_has_the_service_account_and_room_for_what_a_webhook_injects() -> None:
-    """The token is mounted here as the webhooks of RRSA and IRSA would mount it."""
+    """The token's volume looks like the one that the webhooks of RRSA and IRSA add."""
     token = {"serviceAccountToken": {"path": "token", "audience": "sts.aliyuncs.com", "expirationSeconds": 3600}}
     mount = {"name": "rrsa", "mountPath": "/var/run/secrets/rrsa", "readOnly": True}
     role = {"name": "ALIBABA_CLOUD_ROLE_ARN", "value": "acs:ram::1:role/training"}

@@ -295,7 +295,7 @@ def test_a_job_s_value_replaces_a_profile_s_that_is_not_allowed() -> None:
 
 
 def succeeded_before_the_rule() -> World:
-    """Return an installation with a new rule that excludes the priority class that a finished job has used."""
+    """Return an installation that has a new rule. The rule excludes the priority class of a job that has finished."""
     world = limited_world(Allowed())
     succeeded(world, workers={"priorityClassName": "urgent"})
     assert world.settle() == "Succeeded"

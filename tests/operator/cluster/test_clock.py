@@ -99,7 +99,8 @@ def test_a_replica_that_is_paused_while_it_connects_sends_nothing_when_it_wakes(
         server.app.router.add_route("*", "/{path:.*}", answer)
         async with server:
             cluster = KubernetesCluster.of(Configuration(host=str(server.make_url(""))), qps=100, burst=100)
-            # The replica is certain that it leads when the request begins, but no longer certain when the request's bytes are sent.
+            # When the request begins, the replica is still certain to be the leader. When the request's bytes are sent, it is no longer
+            # certain.
             sure = iter([True, False])
             cluster.may_write = lambda: next(sure)
             with pytest.raises(Unavailable, match="POST /apis/batch/v1/namespaces/n/jobs"):

@@ -1,5 +1,7 @@
-"""Evictions are counted and shown in the status, and the job pauses after an eviction. A pod that ends in a similar way without an eviction
-has failed."""
+"""Evictions are counted and shown in the status, and the job pauses after an eviction.
+
+A pod that ends in a similar way but wasn't evicted counts as failed.
+"""
 
 from datetime import timedelta
 from typing import Any

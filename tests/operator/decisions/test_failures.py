@@ -145,7 +145,10 @@ def test_a_message_that_is_not_ours_fails_the_step(world: World) -> None:
 
 
 def test_a_field_that_only_a_later_operator_knows_makes_a_new_job_wait(world: World) -> None:
-    """The CustomResourceDefinition is upgraded before the operator. Jobs don't fail if the new definition adds a default to their spec."""
+    """Users upgrade the CustomResourceDefinition before the operator.
+
+    If the new definition adds a default to the specs of jobs, the jobs don't fail.
+    """
     world.apply(provenence=False)
 
     assert world.settle() == "Pending"

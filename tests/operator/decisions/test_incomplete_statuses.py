@@ -1,4 +1,4 @@
-"""Jobs whose status an earlier release of the CRD has made incomplete: the API server dropped the fields that the release doesn't know."""
+"""Jobs whose status is incomplete because of an earlier release's CRD: the API server dropped the fields that this CRD doesn't define."""
 
 from collections.abc import Callable
 

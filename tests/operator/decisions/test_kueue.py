@@ -240,8 +240,10 @@ def test_the_setting_is_the_chart_s() -> None:
 
 
 def kueue_manages_all(world: World, suffix: str) -> None:
-    """Suspend a running Job as Kueue suspends a Job that it hasn't admitted. (Kueue's webhook does so when the Job is created, or Kueue's
-    controller does so later.)"""
+    """Suspend a running Job, as Kueue suspends a Job that it hasn't admitted.
+
+    (Either Kueue's webhook does this when the Job is created, or Kueue's controller does it later.)
+    """
     world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"spec": {"suspend": True}})
 
 

@@ -1,4 +1,4 @@
-"""What is sent about a job when its status changes."""
+"""The OpenLineage events that are sent when a job's status changes."""
 
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import Condition, DataPrepJobStatus

@@ -1,4 +1,4 @@
-"""Small jobs in one pod: which jobs are allowed to run in one pod, and that such a job ends as if each step had had its own pods."""
+"""Small jobs in one pod: which jobs may run in one pod, and that they end in the same way as if each step had its own pods."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -250,7 +250,7 @@ def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None
 
 @pytest.mark.parametrize("clock_is_behind", [0, 3])
 def test_a_retry_never_stops_a_job_that_has_started(world: World, clock_is_behind: int) -> None:
-    """The time of the retry is that of the other job's creation, or earlier, and the retried job has the smaller uid."""
+    """The other job was created at the time of the retry, or later according to the clocks. The retried job also has the smaller uid."""
     world.apply(output={"uri": "s3://out/mnist"})
     world.settle()
     world.plan_fails(a_failure(Reason.NO_INPUT, "nothing", 3))
@@ -348,7 +348,7 @@ def test_waits_for_an_output_count_in_circles(world: World) -> None:
 
 
 def a_stored_failure(world: World) -> None:
-    """Store a job with the same output as another job, in the final state `Failed` that earlier releases gave such a job."""
+    """Store a job that has failed because another job has the same output. Earlier releases made such jobs fail."""
     world.apply("mnist")
     world.settle()
     said = "s3://out/mnist is written by the unfinished DataPrepJob team-a/mnist."

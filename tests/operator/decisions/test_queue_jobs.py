@@ -24,7 +24,7 @@ def test_one_job_waits_for_all_steps_with_all_marks_of_the_queue(world: World) -
 
     assert world.settle() == "Queued"
     assert world.jobs() == ["queue-1"]
-    assert world.cluster.strict == {"queue-1": True}  # a typo in the pod template is found before the wait
+    assert world.cluster.strict == {"queue-1": True}  # a typo in the pod template is found before the job waits
     job = world.job("queue-1")
     metadata, spec = job["metadata"], job["spec"]
     assert (metadata["labels"]["kueue.x-k8s.io/priority-class"], "team" in metadata["labels"]) == ("low", False)

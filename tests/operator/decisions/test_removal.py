@@ -1,7 +1,6 @@
 """Tests of `deletionPolicy: Delete`.
 
-A deleted job disappears once its output has been removed, or once it is certain that the output is kept. It stays only if there is a
-reason.
+A deleted job disappears once its output has been removed, or once the operator is certain that the output will be kept.
 """
 
 from datetime import timedelta

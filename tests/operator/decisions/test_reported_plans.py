@@ -1,4 +1,7 @@
-"""The operator continues as soon as the plan is reported, before the Job controller has counted the finished plan pod."""
+"""The operator continues as soon as the plan pod has reported the plan.
+
+It doesn't wait until the Job controller has counted the finished pod.
+"""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs whose input is scanned by several pods between the plan pod's request and the merge step, which makes the plan."""
+"""Jobs whose input is scanned by several pods. The plan pod requests the scan, and the merge step makes the plan."""
 
 import json
 from collections.abc import Callable

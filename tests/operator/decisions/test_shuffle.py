@@ -1,4 +1,4 @@
-"""Jobs whose records are divided among the convert tasks by the shuffle step, which comes between planning and the convert step."""
+"""Jobs that have a shuffle step. It comes between planning and the convert step, and divides the records among the convert tasks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The deletion of a namespace waits for pods that are kept by their Jobs, so the operator deletes these Jobs."""
+"""A namespace is deleted only after its pods. Jobs keep some of these pods, so the operator deletes these Jobs."""
 
 from datetime import timedelta
 

@@ -40,7 +40,7 @@ def api() -> Iterator[StubApi]:
 async def heard(
     api: StubApi, *, until: Any, namespace: str | None = None, follower: Streams | None = None
 ) -> list[Any]:  # Any: kopf's events
-    """Collect one stream's events until the test has the events that it waits for."""
+    """Collect one stream's events until all expected events have arrived."""
     vault = credentials.Vault()
     await vault.populate({"stub": kopf.ConnectionInfo(server=api.address)})
     auth.vault_var.set(vault)

@@ -65,7 +65,8 @@ def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
 def test_who_is_listed_is_looked_at(event: Any) -> None:
     """The event for an added or listed object triggers a reconcile even if the cache already has the object.
 
-    This matters after a watch has been cut, and for a child that is in the cache because the operator created it.
+    This matters after a watch has been interrupted. It also matters for a child that is already in the cache because the operator created
+    it.
     """
     cache, child = Cache(), child_object()
     cache.put(Kind.JOBS, child)
@@ -87,9 +88,9 @@ def test_a_status_of_our_own_is_no_news_but_to_those_who_wait_for_it() -> None:
 
 
 def test_what_was_read_past_the_watch_is_still_news() -> None:
-    """The event triggers a reconcile although the cache already has this version of the job.
+    """The event triggers a reconcile, even though the cache already has this version of the job.
 
-    The cache got it from a direct read, because another job depends on the job.
+    The operator had read the job directly, because another job depends on it.
     """
     cache = Cache()
     cache.put(Kind.DATAPREPJOBS, job_object())

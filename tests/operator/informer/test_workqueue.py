@@ -94,7 +94,10 @@ def test_the_patient_ones_are_last_but_every_sixteenth_is_one_of_them() -> None:
 
 
 def test_jobs_that_run_do_not_wait_for_all_that_have_ended() -> None:
-    """The hourly resync and a new leader enqueue all jobs, and reconciling a job that has succeeded takes one request."""
+    """The hourly resync, and a new leader, enqueue all jobs.
+
+    Even a job that has succeeded takes one request to reconcile, so succeeded jobs must not delay others.
+    """
     cache = Cache()
     for number in range(40):
         cache.put(Kind.DATAPREPJOBS, job_object(f"made-{number}", uid=f"uid-{number}", status={"phase": "Succeeded"}))

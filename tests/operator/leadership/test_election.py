@@ -88,7 +88,7 @@ def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: p
 
 
 def a_waiting_election(leases: Leases) -> election.LeaderElector:
-    """Returns a replica that waits for a Lease of another one."""
+    """Returns a replica that waits for a Lease that another replica holds."""
     leases._store(
         {
             "metadata": {"name": "l"},
@@ -99,7 +99,7 @@ def a_waiting_election(leases: Leases) -> election.LeaderElector:
 
 
 def test_the_markers_are_renewed_while_a_replica_waits_for_the_lease() -> None:
-    """Otherwise they would expire, and another release would start."""
+    """If the markers weren't renewed, they would expire, and another release would start."""
 
     async def lives() -> None:
         leases = Leases()

@@ -1,5 +1,7 @@
-"""If two releases overlap, the second release doesn't start, and its message names the first release, no matter which of them can see the
-other's marker."""
+"""If two releases overlap, the second release doesn't start, and its message names the first release.
+
+This is so no matter which of the two can see the other's marker.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -25,8 +27,10 @@ class Stopped(Exception):
 
 
 class Releases:
-    """Several releases on one cluster. Time advances only while one of the releases sleeps. The other releases renew their markers during
-    that time."""
+    """Several releases on one cluster.
+
+    Time advances only while one of the releases sleeps. During the sleep, the other releases renew their markers.
+    """
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()

@@ -1,5 +1,4 @@
-"""Reconciles arbitrarily changed objects. The tests check that each reconcile results in a status, or in an OperatorError, which is
-retried."""
+"""Reconciles objects with arbitrary changes. Each reconcile must result in a status, or in an OperatorError, which is retried."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""OpenLineage's events from the operator, at a real HTTP server."""
+"""OpenLineage events that the operator sends to a real HTTP server."""
 
 import threading
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
 
 
 def world_with(receiver: Receiver) -> tuple[World, LineageRecorder]:
-    """An operator that sends events."""
+    """Returns a world whose operator sends events to this receiver, and the operator's recorder."""
     world = World(pods=PodDefaults(lineage=receiver))
     recorder = LineageRecorder(receiver)
     world.reconciler = Reconciler(

@@ -1,4 +1,4 @@
-"""Random sequences of operator restarts and of actions by users, pods, the Job controller and the watch, with invariants to check.
+"""Random sequences of actions by users, pods, the Job controller and the watch, and of operator restarts. The tests check invariants.
 
 The tests use the `World` of `world.py`, in which an in-memory API server replaces the operator's client. Hypothesis chooses the actions,
 and shortens failing sequences.
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 JOBS = ("first", "second")
 INDEXED = ("scan", "shuffle", "convert")
-"""The steps whose Jobs have several pods. A lost message of such a pod does no harm."""
+"""The steps whose Jobs have several pods. It does no harm if the message of such a pod is lost."""
 LIES = ('{"kind": "commit", "runId": "../../etc", "files": -1}', '{"kind": "scan", "scan": "../../etc", "parts": 3}')
 ENDS = ("Succeeded", "Failed")
 ROUNDS = int(os.environ.get("FUZZ", "20"))
@@ -127,7 +127,10 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names, parts=st.sampled_from([0, 2, 5]), slices=st.sampled_from([None, 3]))
     def the_step_succeeds(self, name: str, parts: int, slices: int | None = None) -> None:
-        """A plan pod that may scan asks for a scan in `parts` parts, unless this number is 0. A plan has `slices` slices of a shuffle."""
+        """A plan pod that may ask for a scan asks for `parts` parts, or for no scan if `parts` is 0.
+
+        A plan's shuffle has `slices` slices.
+        """
         found = self.unfinished(name)
         if found is None:
             return
@@ -225,8 +228,10 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names, writes=st.integers(1, 5), carried_out=st.booleans())
     def the_operator_dies_in_the_middle(self, name: str, writes: int, carried_out: bool) -> None:
-        """The operator dies at its nth write, which the API server might have carried out. The next process knows only the stored
-        objects."""
+        """The operator dies at its nth write.
+
+        The API server might or might not have carried out this write. The next process knows only the stored objects.
+        """
         with dying(self.world, at=writes, carried_out=carried_out), contextlib.suppress(OperatorError, Died):
             self.world.look(name)
         self.world.restart()

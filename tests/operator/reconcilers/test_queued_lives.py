@@ -20,7 +20,7 @@ from dataprep_operator.objects.child_jobs import ANNOTATION_PLACEMENT, QUEUE_LAB
 pytestmark = pytest.mark.slow
 
 ADMITTED: Final = 2
-"""The number of pods that the queue admits of the four that the job asks for."""
+"""The number of pods that the queue admits. The job asks for four."""
 MOVES: Final = (
     "admit", "admit", "evict", "another flavor", "succeed", "succeed", "succeed", "half", "out of memory", "lost message", "deleted Job",
     "restart", "suspend", "resume", "no queues", "queues", "label", "later",
@@ -76,7 +76,7 @@ class QueuedLife:
         self.settle()
 
     def act(self, name: str) -> None:
-        """If a step is running, make its pods act as `name` says, or delete its Job."""
+        """If a step is running, make its pods do what `name` describes, or delete the step's Job."""
         found = next((suffix for suffix, job in self.steps() if not job["spec"].get("suspend")), None)
         if found is None:
             return
@@ -130,7 +130,7 @@ class QueuedLife:
         self.world.cluster.change("jobs", self.world.job(suffix)["metadata"]["name"], body)
 
     def check(self) -> None:
-        """Check that at most one step works and that, with a queue Job, it does so within the admitted quota."""
+        """Check that at most one step works. If there is a queue Job, also check that the step stays within the admitted quota."""
         working = [job for _, job in self.steps() if not job["spec"].get("suspend")]
         assert len(working) <= 1
         for job in working:

@@ -33,7 +33,7 @@ def test_a_status_is_not_written_over_a_newer_object(world: World) -> None:
 def test_a_status_is_not_written_over_an_object_that_changed_while_its_job_was_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the reconcile waits for a response about a rival, the watch delivers a newer version of the job."""
+    """The reconcile asks the API server about a rival. While it waits for the response, the watch delivers a newer version of the job."""
     world.apply("rival", suspend=True)
     world.apply(suspend=True)
     get = world.cluster.get

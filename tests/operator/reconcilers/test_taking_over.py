@@ -1,4 +1,7 @@
-"""Tests of an operator that takes over from another one: it sends few requests, and doesn't act on outdated watches."""
+"""Tests of an operator that takes over from another operator.
+
+The new operator must send few requests, and must not act on outdated watches.
+"""
 
 import copy
 import json

@@ -182,7 +182,7 @@ def test_when_all_places_are_taken_who_has_most_gives_one() -> None:
     assert own.admit("kubelet", Line())
     assert [line.cut for line in lines["a"]] == [True] + [False] * (gate.MOST_PER_ADDRESS - 1)
     assert own._count == gate.MOST
-    # The aborted connection reports its end later. Its end must not be counted a second time.
+    # The aborted connection reports its end only later. The gate must not count this end a second time.
     own.release("a", lines["a"][0])
     assert own._count == gate.MOST
 

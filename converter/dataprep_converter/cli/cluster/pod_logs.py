@@ -21,7 +21,7 @@ def show(job: str, *, namespace: str | None, failed: bool, follow: bool) -> Exit
         sys.stdout.write(f"==> {name}\n")
         sys.stdout.flush()
         command = [kubectl.program(), "logs", name, *kubectl.scope(namespace), *(["--follow"] if follow else [])]
-        # Written through our own output, which escapes control sequences, because a program in a pod can print anything.
+        # A program in a pod can print anything, so write its log to our own output stream, which escapes control sequences.
         with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8", errors="backslashreplace") as process:  # noqa: S603  # a list, no shell
             for line in process.stdout or ():
                 sys.stdout.write(line)

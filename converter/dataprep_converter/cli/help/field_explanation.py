@@ -72,7 +72,7 @@ class Explanation:
         return [(name, field, name in required) for name, field in holder.get("properties", {}).items()]
 
     def _object(self, schema: Schema) -> Schema:
-        """Returns the object within optional values, lists and maps, or an empty schema if there is none."""
+        """Unwraps optional values, lists and maps, and returns the schema of the object inside, or an empty schema if there is none."""
         schema = self._only(schema)
         for inner in ("items", "additionalProperties"):
             if isinstance(schema.get(inner), Mapping):

@@ -26,7 +26,7 @@ _ALIGNED: Final = 64
 
 
 class NpzEncoder(SingleFile):
-    """Encodes one archive (see the module's docstring), and holds all its values."""
+    """Encodes one archive (see the module's docstring). Holds all of the archive's values in memory."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._deflated = output.npz.compression == "Deflate"

@@ -6,10 +6,10 @@
     # The end:   at least 1024 zeros, up to a multiple of 10240
 
 The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are
-in the order of their extensions. Names are stored in USTAR fields. A name that doesn't fit would need a PAX header, on which some readers
-fail, so such a name is refused.
+in the order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because it would need a PAX header,
+on which some readers fail.
 
-Readers split a name at the first dot in its last path component, so a key has no dot in its last path component. Samples whose members have
+Readers split a name at the first dot in the name's last path component. So this component of a key has no dots. Samples whose members have
 the same extensions are encoded together, as a group. A batch can contain several groups, because a missing value has no member and an
 image's extension depends on the image's type.
 """

@@ -3,10 +3,10 @@
     # A DataSet:       byte of flags: 1 features, 2 labels, 8 feature mask, 16 label mask | the flagged arrays in this order
     # A MultiDataSet:  int32 numbers of features, labels, feature masks, label masks | the arrays in this order       (big-endian)
 
-Arrays have ND4J's form (`nd4j.py`), and their first dimension has one entry per record. Scalars and vectors become two-dimensional arrays, and
-tensors keep their shape. Sequences become an array [records, values per step, steps], which is padded with zeros to the file's longest
-sequence. Sequences also have a mask [records, steps] with 1 for each step and 0 for padding. A file without records has
-no arrays.
+Each array is in ND4J's format (see `nd4j.py`). Its first dimension has one entry per record. Scalars and vectors become two-dimensional
+arrays, and tensors keep their shape. A sequence feature becomes an array [records, values per step, steps], which is padded with zeros to
+the length of the file's longest sequence. A mask [records, steps] then has 1 for each step and 0 for padding. A file without records has no
+arrays.
 """
 
 import struct
@@ -32,7 +32,7 @@ COUNTS: Final = struct.Struct(">4i")
 
 
 class Dl4jDatasetEncoder(SingleFile):
-    """Encodes one file (see the module's docstring), and holds all its values."""
+    """Encodes one file (see the module's docstring). Keeps all values of the file in memory."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._is_multi = output.dl4j_dataset.holds == "MultiDataSet"
@@ -61,7 +61,7 @@ class Dl4jDatasetEncoder(SingleFile):
         return DtypeSupport(unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"), held=frozenset(nd4j.KINDS))
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """Hold the batch and return no bytes yet."""
+        """Keep the batch in memory, and return no bytes yet."""
         for buffer in (*self._features, *self._labels):
             buffer.add(batch.column(buffer.feature.name))
         return b""
@@ -97,7 +97,7 @@ def _arrays(buffers: Sequence[NumberBuffer]) -> tuple[list[Values], list[Values]
     arrays = [array for array, _ in masked_arrays]
     if all(mask is None for _, mask in masked_arrays):
         return arrays, []
-    # ND4J has a placeholder for a missing mask, but only the process that wrote the placeholder recognises it.
+    # Write a mask of ones instead of ND4J's placeholder for a missing mask: only the process that wrote a placeholder recognises it.
     return arrays, [np.ones((len(array), 1), np.float32) if mask is None else mask for array, mask in masked_arrays]
 
 
@@ -106,7 +106,7 @@ def _reshape_to_matrix(values: Values) -> Values:
 
 
 def _pad_sequences(buffer: NumberBuffer) -> tuple[Values, Values]:
-    """Return sequences as an array [records, values, steps], and its mask."""
+    """Return the sequences as an array [records, values, steps], and the mask of this array."""
     steps, counts = buffer.values(), buffer.counts()
     steps = steps.reshape(len(steps), -1) if len(steps) else np.empty((0, buffer.step_shape[0] if buffer.step_shape else 1), steps.dtype)
     longest = max(1, int(counts.max(initial=0)))

@@ -23,7 +23,7 @@ class Kind:
 
     name: str
     flags: int
-    """The type's flags in the shape's buffer."""
+    """The flags that stand for the type in the buffer with the array's shape."""
 
 
 KINDS: Final[Mapping[str, Kind]] = {

@@ -5,9 +5,9 @@
     # index: a sequence file with block compression. It has one entry per interval of records in `data`: (key, LongWritable position in
     # `data`).
 
-The position is the record's or, if a sync marker directly precedes the record, the marker's. With block compression, the position is that
-of the record's block, and the index has at most one entry per block. If Hadoop's own writer is given our sync markers, it writes the same
-bytes for an uncompressed `data`. Source: hadoop-common, MapFile.java.
+The position is that of the record or, if a sync marker directly precedes the record, that of the marker. With block compression, the
+position is that of the record's block, and the index has at most one entry per block. Given our sync markers, Hadoop's own writer produces
+the same bytes for an uncompressed `data`. Source: hadoop-common, MapFile.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class MapFileEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return whether the value can hold a null for the feature. The key never can."""
+        """Return whether the value can hold a null for the feature. The key can't hold nulls."""
         return holds_null(output.map_file, feature)
 
     def begin(self, shard: Shard, *, seed: int) -> None:

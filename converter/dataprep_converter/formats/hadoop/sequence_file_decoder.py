@@ -43,7 +43,7 @@ class SequenceFileDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
         """Yield the records.
 
-        If keys are record numbers, they must be consecutive. With block compression, a record's offset is its block's offset.
+        Keys that are record numbers must be consecutive. With block compression, a record's offset is its block's offset.
         """
         expected: int | None = None
         for offset, key, value in read(pieces, pairs=self.pairs, key=self.key, value=self._value, compression=self.options.compression):
@@ -60,14 +60,17 @@ class SequenceFileDecoder:
         return dict(sorted((parse(self.key, key) | parse(self._value, value)).items()))
 
     def by_feature(self, record: Pair) -> dict[str, Any]:
-        """Return the same values as `parse`. If the job's only feature is the complete record, return the record instead."""
+        """Return the complete record if it is the job's only feature; otherwise return the same values as `parse`."""
         if self._record is None:
             return self.parse(record)
         return {self._record: [record[1][_INT.size :]]}
 
 
 class MapFileDecoder(SequenceFileDecoder):
-    """Decodes the file `data` of a MapFile, whose keys must not decrease. The index isn't read: checking its digest is enough."""
+    """Decodes the file `data` of a MapFile, and checks that keys don't decrease.
+
+    The index isn't decoded, because checking its digest is enough.
+    """
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
         """Yield all records in order."""
@@ -104,7 +107,7 @@ def read(
         size, key_size = _INT.unpack(word)[0], _INT.unpack(source.take(4, "length", at=offset))[0]
         if not 0 <= key_size <= size:
             raise BrokenRecord(f"the key's length is {key_size:,} bytes, but the whole record's is {size:,} bytes", offset=offset)
-        # A length is used only if the object's own header confirms it, so a damaged length can't cause a large allocation.
+        # Use a length only if the object's own header states the same length. A damaged length then can't cause a large allocation.
         _check(key, source.peek(min(HEAD, key_size)), key_size, offset)
         data = source.take(key_size, "key", at=offset)
         if compression == "None":
@@ -197,7 +200,7 @@ class _Source:
         return self._fill_buffer(1) > 0
 
     def peek(self, size: int) -> bytes:
-        """Return the next `size` bytes without consuming them, or fewer at the end of the file."""
+        """Return the next `size` bytes (fewer at the end of the file), but don't consume them."""
         self._fill_buffer(size)
         return self._data[self._at : self._at + size]
 

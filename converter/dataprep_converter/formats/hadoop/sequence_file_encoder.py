@@ -6,12 +6,12 @@
     # A sync:      int32 -1 | the sync marker
     # A block:     sync | vint records | 4 x (vint length | zlib):  key lengths, keys, value lengths, values          Lengths are vints.
 
-With the compression `Record`, each value is a zlib stream. A block ends after the record that makes the block's keys and values reach
+With the compression `Record`, each value is a zlib stream. A block ends with the record that brings the block's keys and values to at least
 1,000,000 bytes. A sync precedes each block. In a file without blocks, a sync precedes each record that begins 102,400 or more bytes after
 the previous sync (or after the file's beginning).
 
 Hadoop's sync marker is random. Our marker is derived from the job's seed, the split and the shard, so that equal records give equal bytes.
-If Hadoop's own writer is given our marker, it writes uncompressed files with the same bytes. Source: hadoop-common, SequenceFile.java.
+Given our marker, Hadoop's own writer produces the same bytes for uncompressed files. Source: hadoop-common, SequenceFile.java.
 """
 
 import hashlib
@@ -62,7 +62,11 @@ class Frames(Protocol):
     """Frames keys and values as the body of a file."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Add records. Return the bytes that can now be written, and each record's position in the file (or its block's position)."""
+        """Add records.
+
+        Return the bytes that can now be written, and for each record its position in the file or, with block compression, the position of
+        its block.
+        """
         ...
 
     def close(self) -> bytes:
@@ -88,7 +92,7 @@ class Records:
         """The position after the last sync."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Return the framed records, without holding any back."""
+        """Return all framed records: none stay in memory."""
         key_sizes, value_sizes = _lengths(keys), _lengths(values)
         if self._level is not None:
             values = _compress_rows(values, self._level)
@@ -147,7 +151,7 @@ class Blocks:
         """The size of the open block's keys and values in bytes."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Return the blocks that are now full. The records of the last, incomplete block are held back."""
+        """Return the blocks that are now full. The records of the last block, which is incomplete, stay in memory."""
         columns = [column for part in (keys, values) for column in (_vints(_lengths(part)), data_of(part))]
         sizes = np.cumsum(_lengths(keys) + _lengths(values))
         rows = len(sizes)
@@ -208,7 +212,7 @@ class SequenceFileEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return whether the value can hold a null for the feature. The key never can."""
+        """Return whether the value can hold a null for the feature. The key can't hold nulls."""
         return holds_null(output.sequence_file, feature)
 
     def begin(self, shard: Shard, *, seed: int) -> None:

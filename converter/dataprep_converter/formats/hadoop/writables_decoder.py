@@ -134,7 +134,7 @@ class _Records:
         self._is_sequence = is_sequence
 
     def size(self, begin: bytes) -> None:
-        """Check the number of values. No size is returned, because it can't be derived from the first bytes."""
+        """Check the number of values. Return None, because the first bytes don't determine the size."""
         places = _length(begin)
         if self._is_sequence and places:
             places = _length(begin[_INT.size :])
@@ -144,7 +144,7 @@ class _Records:
             raise ValueError(f"{places} values instead of {self._width}")
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """Return the values, keyed by feature. An empty list stands for a null, or for a feature in a sequence without steps."""
+        """Return the values, keyed by feature. A feature's list is empty for a null, and in a sequence that has no steps."""
         self.size(data)
         if not self._is_sequence:
             values, at = self._values(data, _INT.size)

@@ -122,7 +122,7 @@ def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[Feat
 def holds_null(options: SequenceFileOptions | MapFileOptions, feature: FeatureSpec) -> bool:
     """Return whether the job's values can hold a null for a feature.
 
-    A tf.train.Example can hold a null for lists of values. A DL4J record can hold a null for a single number or text.
+    A tf.train.Example can hold one for a list of values, and a DL4J record for a single number or text.
     """
     if feature.name == options.key:
         return False

@@ -1,4 +1,4 @@
-"""Decoder for `mds`. The columns are derived from the manifest's features. A shard's header must list exactly these columns."""
+"""Decoder for `mds`. Derives the columns from the manifest's features, and refuses a shard whose header lists other columns."""
 
 import json
 import math

@@ -1,1 +1,4 @@
-"""Nested values (structs, lists of structs, maps). They pass through the steps as JSON text. Some formats write them as nested values."""
+"""Nested values (structs, lists of structs, maps).
+
+The steps see nested values as JSON text. Some formats write them as nested values again.
+"""

@@ -3,7 +3,8 @@
     {"list": {"struct": [["role", "string"], ["tokens", "int64"]]}}
     {"map": ["string", {"list": "float32", "size": 4}]}
 
-A struct is a list of pairs, because the manifest sorts the keys of its objects.
+A struct is described by a list of pairs, not by an object: the manifest sorts the keys of objects, so the order of the fields would be
+lost.
 """
 
 import json
@@ -132,12 +133,15 @@ def _parse_name(name: str) -> pa.DataType:
 
 
 def nested_field(name: str, kind: pa.DataType, metadata: Mapping[str, str] = MappingProxyType({})) -> "pa.Field[Any]":
-    """Returns the field of a column that holds values of type `kind` as JSON texts."""
+    """Returns the field of a column that holds values of type `kind` as JSON strings."""
     field: pa.Field[Any] = _arrow.field(name, pa.large_string(), metadata={**metadata, NESTED: json.dumps(description(kind))})
     return field
 
 
 def nested_type(field: "pa.Field[Any]") -> pa.DataType | None:
-    """Returns the type of the nested values that the column holds as JSON, or None if it holds other values, such as a step's result."""
+    """Returns the type of the nested values that the column holds as JSON.
+
+    Returns None if the column holds anything else, such as a step's result.
+    """
     described = (field.metadata or {}).get(NESTED.encode())
     return None if described is None or field.type != pa.large_string() else parse_description(json.loads(described))

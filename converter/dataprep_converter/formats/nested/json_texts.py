@@ -1,4 +1,4 @@
-"""Converts columns to JSON texts, a complete column at a time. `nested_arrays.py` converts the texts back.
+"""Converts columns to JSON strings, a complete column at a time. `nested_arrays.py` converts the strings back.
 
 | values | in JSON |
 |---|---|
@@ -100,7 +100,7 @@ def _floats(values: Any) -> Array:
 
 
 def _times(values: Any) -> Array:
-    """Returns times as texts. A time outside the years 0 to 9999 becomes the number of units since 1970."""
+    """Returns times as strings. A time outside the years 0 to 9999 becomes the number of units since 1970."""
     kind: Any = plain_type(values.type)
     plain = values.cast(kind)
     numbers = plain.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.large_string())
@@ -134,7 +134,7 @@ def quote(values: Array) -> Array:
 
 
 def escape(values: Array) -> Array:
-    """Escapes texts for JSON, with the same short escapes as Python."""
+    """Escapes strings for JSON, with the same short escapes as Python's json module."""
     replace: Any = pc.replace_substring
     escaped: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
     for code in _control_characters(values):
@@ -143,7 +143,7 @@ def escape(values: Array) -> Array:
 
 
 def _control_characters(values: Array) -> list[int]:
-    """Returns the codes of the control characters that occur in the texts."""
+    """Returns the codes of the control characters that occur in the strings."""
     if not len(values):
         return []
     data, offsets = binary_data(values.cast(pa.large_binary()))

@@ -1,4 +1,4 @@
-"""Converts the JSON texts of nested values, which `json_texts.py` makes, back to columns."""
+"""Converts nested values back to columns, from the JSON strings that `json_texts.py` makes."""
 
 import base64
 import itertools
@@ -68,9 +68,9 @@ def _is_known_to_arrow(kind: Any) -> bool:
 
 
 def repeated_keys(texts: Array) -> dict[int, str]:
-    """Finds the rows whose JSON has a repeated key, and returns a dict that maps each such row to a message that names the key.
+    """Finds the rows whose JSON has a repeated key, and returns a dict that maps each of these rows to a message with the key's name.
 
-    A reader would lose one of the key's values. Rows that aren't UTF-8 are skipped.
+    These rows are found because a reader would lose one of the repeated key's values. Rows that aren't UTF-8 are skipped.
     """
     reasons = {}
     for row, text in enumerate(texts.cast(pa.large_binary()).to_pylist()):

@@ -12,7 +12,7 @@ from dataprep_converter.formats.nested.nested_arrays import array_of
 def nested_scalar(text: str, kind: pa.DataType) -> Any:
     """Returns, as an Arrow scalar, the JSON of a value that replaces nulls. The JSON has the form that `json_texts.py` produces.
 
-    Raises ValueError for a text that isn't JSON, or whose value is null or isn't of type `kind`.
+    Raises ValueError if the text isn't JSON, or if its value is null or not of type `kind`.
     """
     try:
         value = json.loads(text)

@@ -1,11 +1,11 @@
-"""Decoder for `recordioProtobuf`. It joins the parts of a record that was split at the magic number."""
+"""Decoder for `recordioProtobuf`. Joins the parts of a record that was split at the magic number."""
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Final
 
-# The type stubs for protobuf aren't installed; the messages are built at run time anyway.
+# The type stubs for protobuf aren't installed, and wouldn't help: the messages are built at run time.
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 

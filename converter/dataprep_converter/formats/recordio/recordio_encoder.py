@@ -136,7 +136,7 @@ class RecordioEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return True only for the text fields outside the maps, where a null is stored as an empty text."""
+        """Return True only for the text fields outside the two maps, because they can store a null as an empty text."""
         return feature.name in [getattr(output.recordio_protobuf, field) for field in _TEXTS]
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
@@ -227,7 +227,10 @@ def header(length: int, flag: int = 0) -> bytes:
 
 
 def _check_json(texts: Array, name: str) -> None:
-    """Raise BadData if a text isn't JSON, because the format requires a configuration to be JSON. An empty text means no configuration."""
+    """Raise BadData if a string isn't JSON, because the format requires a configuration to be JSON.
+
+    An empty string means no configuration.
+    """
     for text in pc.unique(pc.fill_null(texts, "")).to_pylist():
         try:
             json.loads(text or "null")
@@ -263,7 +266,7 @@ def split_at_magic(records: Array) -> tuple[memoryview, Lengths]:
     sizes = np.diff(starts)
     data = data[offsets[0] : offsets[-1]]
     view = memoryview(data.data).toreadonly()
-    # Every frame's size is a multiple of 4, so a position that is a multiple of 4 in the buffer is also a multiple of 4 in its record.
+    # Every frame's size is a multiple of 4. So positions that are multiples of 4 in the buffer are multiples of 4 in their records too.
     magic_places = np.flatnonzero(data.view("<u4") == MAGIC) * 4
     if len(magic_places) == len(sizes):
         return view, sizes  # the magic number occurs only at the beginning of frames

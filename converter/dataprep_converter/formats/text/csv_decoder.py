@@ -17,7 +17,7 @@ from dataprep_converter.formats.text.whole_columns import of_cells
 from dataprep_converter.records.feature import FeatureSpec
 
 Cell: TypeAlias = bytes | None
-"""The text of a cell. An empty cell without quotes is a missing value and becomes None."""
+"""The text of a cell. An empty unquoted cell is a missing value, and becomes None."""
 
 
 class CsvDecoder:

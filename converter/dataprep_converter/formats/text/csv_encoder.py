@@ -3,7 +3,8 @@
     id,embedding_0,embedding_1,name,label
     7,0.5,1.0,"a ""b"", c",2
 
-Each value of a tensor has a separate column, `name_0`, `name_1`, … in row-major order. A null is an empty cell, and an empty text is `""`.
+Each value of a tensor has a separate column, `name_0`, `name_1`, … in row-major order. A null is an empty cell, and an empty string is
+`""`.
 """
 
 import math
@@ -96,7 +97,7 @@ class CsvEncoder(SingleFile):
         return texts.with_nulls(column, cells, empty)
 
     def _quote(self, values: Array) -> Array:
-        """Quote the values that need quotes: those with delimiters, quotes, line ends or byte order marks, and empty texts."""
+        """Quote the values that need quotes: empty strings, and values that contain a delimiter, quote, line end or byte order mark."""
         pattern = f'["\\r\\n\ufeff{re.escape(self._delimiter)}]|^$'
         needed = pc.match_substring_regex(values, pattern)
         if not pc.any(needed).as_py():

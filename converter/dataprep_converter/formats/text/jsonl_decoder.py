@@ -1,4 +1,4 @@
-"""Decoder for `jsonl`. It parses every line. Each line's keys must be exactly the features' names."""
+"""Decoder for `jsonl`. Parses every line. A line's keys must be exactly the features' names."""
 
 import base64
 import binascii

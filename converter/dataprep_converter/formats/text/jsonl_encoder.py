@@ -32,7 +32,7 @@ _NON_FINITE: Final = {
     "Text": ('"NaN"', '"Infinity"', '"-Infinity"'),
     "Literal": ("NaN", "Infinity", "-Infinity"),
 }
-"""For each value of `output.jsonl.nonFinite`, the texts for NaN and the two infinities."""
+"""For each value of `output.jsonl.nonFinite`, how NaN and the two infinities are written."""
 
 
 class JsonlEncoder(SingleFile):
@@ -50,7 +50,7 @@ class JsonlEncoder(SingleFile):
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """Return gzip if the spec asks for it."""
+        """Return gzip if the spec selects it."""
         return GzipMembers(output.jsonl.compression_level) if output.jsonl.compression == "Gzip" else Plain()
 
     @staticmethod
@@ -61,8 +61,7 @@ class JsonlEncoder(SingleFile):
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the lines of the batch.
 
-        Raises BadData for bytes that should be text but aren't, and for NaN or an infinity if the spec doesn't say what such a value
-        becomes.
+        Raises BadData for bytes that should be text but aren't, and for NaN and infinities if the spec doesn't say how to write them.
         """
         parts = [texts.content(self._lines(part)) for part in texts.slices(batch, self._features)]
         return parts[0] if len(parts) == 1 else b"".join(parts)

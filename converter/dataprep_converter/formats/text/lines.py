@@ -31,7 +31,7 @@ def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, b
 def rounded(value: float, dtype: str) -> float:
     """Round `value` to the given type.
 
-    If a number of that type was written as its shortest text, parsing the text and then rounding gives the same number.
+    If a number of this type was written as its shortest text, then parsing the text and rounding the result restores the number.
     """
     return float(np.dtype(dtype).type(value))
 

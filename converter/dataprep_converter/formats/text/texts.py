@@ -16,7 +16,7 @@ from dataprep_converter.formats.columnar.tables_encoder import leaves
 from dataprep_converter.records.feature import FeatureSpec
 
 NOTHING: Final = pa.scalar("", pa.large_string())
-"""The empty separator. Arrow's function for joining texts requires a separator."""
+"""The empty separator. Arrow's function for joining strings requires a separator."""
 
 _VALUES: Final = 1 << 20
 """The largest number of tensor values that are written in one step. As text, each value takes more than ten bytes."""
@@ -25,7 +25,7 @@ _arrow: Any = pa  # the type stubs don't cover types and buffers that are known 
 
 
 def text(value: str) -> Any:
-    """Return the text as a scalar, which `join` repeats in every row."""
+    """Return the string as a scalar, which `join` repeats in every row."""
     return pa.scalar(value, pa.large_string())
 
 
@@ -36,7 +36,7 @@ def join(*pieces: Any) -> Array:
 
 
 def content(lines: Array) -> memoryview:
-    """Return the concatenated bytes of a column of texts."""
+    """Return the concatenated bytes of a column of strings."""
     data, offsets = binary_data(lines.cast(pa.large_binary()))
     return memoryview(data[offsets[0] : offsets[-1]].data).toreadonly()
 
@@ -103,7 +103,7 @@ def lists(items: Array, offsets: Lengths, separator: str) -> Array:
 
 
 def with_nulls(column: Array, values: Array, null: str) -> Array:
-    """Return a text for each row of `column`: `null` if the row is null, else the next text of `values`."""
+    """Return a string for each row of `column`: `null` for a null, and the next string of `values` for any other row."""
     if not column.null_count:
         return values
     missing = null_mask(column)

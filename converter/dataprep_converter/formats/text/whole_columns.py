@@ -1,4 +1,4 @@
-"""Convert many records of a text format to columns in one call, without a Python loop that checks every value.
+"""Convert many records of a text format to columns in one call. No Python loop checks every value.
 
 Each function returns a column, in which missing values are null, or returns None if a value is wrong. The caller then checks the records
 one by one to find the wrong value (`values.py`).
@@ -19,13 +19,16 @@ _TRUTH: Final = ("true", "false")
 
 
 def of_values(values: Sequence[Any], kind: Any) -> "Array | None":
-    """Convert JSON values, or flat lists of them, to a column of this type. In lists of variable length, a null becomes an empty list."""
+    """Convert JSON values, or flat lists of them, to a column of this type.
+
+    If the column has lists of variable length, a null becomes an empty list.
+    """
     if is_tensor(kind) and len(kind.shape) != 1:
         return None
     storage = kind.storage_type if is_tensor(kind) else kind
     is_list = pa.types.is_large_list(storage) or pa.types.is_fixed_size_list(storage)
     try:
-        # Arrow would truncate the fraction of a number.
+        # Check the Python types first: Arrow would silently truncate a fraction in a column of integers.
         accepted = _accepted_types(storage.value_type) if is_list else {*_accepted_types(kind), type(None)}
         if not set(map(type, itertools.chain.from_iterable(filter(None, values)) if is_list else values)) <= accepted:
             return None
@@ -48,7 +51,10 @@ def _accepted_types(kind: pa.DataType) -> set[type]:
 
 
 def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind: pa.DataType) -> "Array | None":
-    """Convert a feature's cells to a column of type `kind`. `cells` contains a sequence of texts for each of the feature's CSV columns."""
+    """Convert a feature's cells to a column of type `kind`.
+
+    `cells` contains a sequence of strings for each of the feature's CSV columns.
+    """
     texts: list[Any] = [pa.array(column, pa.large_binary()) for column in cells]
     missing = null_mask(texts[0]) if any(text.null_count for text in texts) else None
     try:
@@ -70,7 +76,7 @@ def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind
 
 
 def _numbers(text: Any, feature: FeatureSpec) -> Any:
-    """Convert texts to integers, float64 or booleans. Raises ValueError for a text that isn't a value of the feature's type."""
+    """Convert strings to integers, float64 or booleans. Raises ValueError for a string that isn't a value of the feature's type."""
     if feature.dtype == "bool":
         if not pc.all(pc.is_in(text, value_set=pa.array(_TRUTH, pa.large_string()))).as_py():
             raise ValueError

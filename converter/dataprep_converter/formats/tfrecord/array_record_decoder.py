@@ -1,4 +1,4 @@
-"""Decoder for `arrayRecord`. It uses the library that defines the format. The library checks the hash of every chunk."""
+"""Decoder for `arrayRecord`. Uses the library that defines the format, which checks the hash of every chunk."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,10 @@ _SEQUENTIAL: Final = "readahead_buffer_size:4M,max_parallelism:1"
 
 
 class ArrayRecordDecoder:
-    """Decodes each record to its serialised message. The file is first copied to $TMPDIR, because its chunk table is at its end."""
+    """Decodes each record to its serialised message.
+
+    A file's chunk table is at the end of the file, so the file is first copied to $TMPDIR.
+    """
 
     def __init__(self, manifest: Manifest) -> None:
         del manifest  # reading messages needs nothing from the manifest

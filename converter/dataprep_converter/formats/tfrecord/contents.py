@@ -201,7 +201,10 @@ def _null_mask(column: Array) -> npt.NDArray[np.bool_] | None:
 
 
 def no_nulls(values: Array) -> Array:
-    """Return the column unchanged. Raises BadSpec for a null, which is unexpected: the projector rejects samples with such nulls."""
+    """Return the column unchanged.
+
+    Raises BadSpec for a null. No null is expected here, because the projector rejects samples with nulls that can't be stored.
+    """
     if values.null_count:
         raise BadSpec("A list contains a null, which a record can't store.")
     return values
@@ -225,9 +228,9 @@ def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[D
 
 
 class LookUp:
-    """Does the same as `look_up`, but for a fixed `make`.
+    """Like `look_up`, but for a fixed `make`. Results for small numbers are cached.
 
-    `make` must accept `first` and every larger number. Results for small numbers are cached.
+    `make` must accept `first` and every larger number.
     """
 
     def __init__(self, make: Callable[[int], bytes], *, first: int = 0) -> None:
@@ -255,7 +258,7 @@ def _unique(codes: Lengths) -> tuple[Lengths, Lengths]:
     span = int(codes.max() - lowest) + 1
     if span > 4 * len(codes) + 64:
         return np.unique(codes, return_inverse=True)
-    # The codes (such as lengths) are close together, so counting them takes only a fifth of the time that sorting them would take.
+    # The codes (such as lengths) are close together. Counting them takes only a fifth of the time of sorting them.
     present = np.bincount(codes - lowest, minlength=span) > 0
     return np.flatnonzero(present) + lowest, (np.cumsum(present) - 1)[codes - lowest]
 

@@ -67,7 +67,7 @@ def parse(
 
     The dict maps the number of each bad record to the reason. The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a
     feature that isn't in `features` makes a record bad. With `holds_nulls`, a feature that has a shape but no value is a null, because our
-    encoder writes nulls this way. Without `holds_nulls`, such a feature makes a record bad.
+    encoder writes nulls this way. Without `holds_nulls`, a feature that has a shape but no value makes the record bad.
     """
     spans = {feature.name: Spans(starts.copy(), starts.copy(), np.zeros(len(starts), np.uint8)) for feature in features}
     state = LockstepState(data, starts, ends, spans, is_strict)

@@ -77,7 +77,7 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:
-        # Each read begins with the footer of the previous record. If the footer exists, the previous record is complete.
+        # Each read begins with the footer of the previous record: if the footer is there, that record is complete.
         behind = FOOTER if offset else 0
         data = read_at(offset - behind, window + behind)
         if len(data) < behind:

@@ -122,9 +122,10 @@ def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entr
 
 
 def _enter_alike(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]] | None:
-    """Go to the values of an entry if each record has a null or values of the leader's size. Return where the values end, and their tags.
+    """Move to the values of an entry.
 
-    If any record has something else, return None and leave all positions unchanged.
+    Return where the values end, and their tags. In each record, the entry must be null or have values of the same size as in the leader.
+    Otherwise, return None and leave all positions unchanged.
     """
     is_like = walk.is_at(entry.prefix)
     if is_like.all():
@@ -139,7 +140,7 @@ def _enter_alike(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.ui
 
 
 def _enter(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]]:
-    """Go to the values of an entry, whatever their sizes. Return where the values end, and their tags."""
+    """Move to the values of an entry, which can have different sizes in different records. Return where the values end, and their tags."""
     entry_end = walk.enter(BYTES)
     walk.expect(delimited(b"\x0a", entry.key) + b"\x12")
     walk.check(walk.jump() == entry_end)
@@ -153,7 +154,7 @@ def _enter(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]]:
 
 
 def _with_values(walk: "Walk", data: bytes, entry: _Entry) -> _Entry:
-    """Return the entry. If it is null in the leader, return the same entry of a record that has values."""
+    """Return the entry or, if it is null in the leader, the entry of another record that has values for the same key."""
     if entry.kind != NULL:
         return entry
     (others,) = np.nonzero(walk.in_step & ~walk.is_at(entry.prefix))

@@ -1,7 +1,7 @@
 """Read TFRecord files back, for `verify` and `inspect`, and check everything that a file says about its records.
 
-Both CRCs of every record are checked. Memory holds at most the largest record and one piece of the file. A length is used only if its CRC is
-correct, so a damaged file can't cause a large allocation.
+Both CRCs of every record are checked. At most the largest record and one piece of the file are in memory. A length is used only if its CRC
+is correct, so a damaged file can't cause a large allocation.
 """
 
 import struct
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from crc32c import crc32c
 
-# The type stubs for protobuf aren't installed; the messages are built at run time anyway.
+# The type stubs for protobuf aren't installed, and wouldn't help: the messages are built at run time.
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -93,10 +93,11 @@ def _yield_verified(data: bytes, offset: int, bounds: Places) -> Iterator[Verifi
 
 
 def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:
-    """Return where each complete record from `start` on begins, and where the last one ends. Also return the fault at the end of the
-    last complete record, or "" if there is no fault.
+    """Return the start of each complete record from `start` on, followed by the end of the last of these records.
 
-    `sizes` maps each header seen so far to the size of its record.
+    Also return the fault after the last complete record, or "" if there is no fault.
+
+    `sizes` maps each header that has been seen to the size of its record.
     """
     alike = _alike(data, start, sizes)
     begins = list(alike)

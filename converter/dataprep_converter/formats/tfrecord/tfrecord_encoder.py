@@ -18,7 +18,7 @@ same length in all rows, the records form a matrix. To build this matrix, the co
 bytes. If the lengths differ, an Arrow kernel builds each row from ragged contents, prefixes (looked up by length) and runs of fixed bytes.
 The steps of sequences are also encoded in one of these two ways, with each step as a row.
 
-A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a
+A null is written as an empty Feature (`12 00`), which TensorFlow treats like a missing key. An empty list is a list without values, and a
 sequence that is null or empty has no steps.
 """
 
@@ -215,7 +215,7 @@ class TfrecordEncoder(SingleFile):
     def encode(self, batch: pa.RecordBatch) -> Buffer:
         """Return the framed records of the batch. Columns that aren't features are left out.
 
-        The buffer stays valid until the third call after this one.
+        The buffer stays valid during the next two calls.
         """
         pieces = self.pieces(batch)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -345,7 +345,7 @@ def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) 
 
 
 def _template(prefixes: Sequence[bytes], parts: Sequence[Fixed], rows: int, ends: list[tuple[str, np.dtype[Any]]]) -> npt.NDArray[Any]:
-    """Return rows of `prefix value prefix value …`. The prefixes are in place, and the values are left uninitialised."""
+    """Return rows of `prefix value prefix value …`. The prefixes are filled in; the values aren't."""
     fields: list[Any] = []
     for number, prefix in enumerate(prefixes):
         if prefix:

@@ -2,8 +2,8 @@
 
     # The layout of a file:  header | record | record | … | footer
 
-Each file is a unit. The position of a record follows from its number (`rows.py`), so reading costs about the same in any order. The planner
-looks only at the sizes of the files.
+Each file is a unit. A record's position is computed from its number (`rows.py`), so reading takes about the same time in any order. The
+planner looks only at the sizes of the files.
 """
 
 import math

@@ -214,8 +214,10 @@ class _Planner:
             return {VALUES: _whole_file(source, entry)}
 
     def _unit(self, root: int, path: str, entries: Sequence[Entry], arrays: _Arrays) -> Iterator[Unit]:
-        """Yields the unit, unless it has no records. Raises BadSpec if the arrays of a file differ in length, or if their types or shapes
-        differ from those in the first file."""
+        """Yields the unit if it has records.
+
+        Raises BadSpec if the arrays of a file differ in length, or if their types or shapes differ from those in the first file.
+        """
         names = list(arrays)
         records = arrays[names[0]][0].shape[0]
         for name in names:
@@ -331,7 +333,7 @@ def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
         raise BadData(f"{uri} holds Python objects (dtype {header.dtype}), which are pickles and are never loaded.", uri=uri)
     if not header.shape:
         raise BadData(f"{uri} is a single value; its first dimension must count the records.", uri=uri)
-    # In Python, True and False are integers, so NumPy's check accepts them.
+    # Refuse booleans here, because NumPy's check accepts them: in Python, True and False are integers.
     if any(type(length) is not int or length < 0 for length in header.shape) or 0 in header.shape[1:]:
         raise BadData(f"{uri}: the dimensions {list(header.shape)} can't be right.", uri=uri)
     if fault := shape_fault(header.shape[1:]):

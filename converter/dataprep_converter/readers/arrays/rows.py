@@ -2,7 +2,7 @@
 the bytes.
 
 Consecutive rows are read in one request and aren't copied. If rows are not consecutive, neighbouring rows are read together. If separate
-requests would be slow, as for many small rows of a remote file, the rows are read from an unlinked temporary copy of the file.
+requests would be slow (many small rows of a remote file), the rows are read from an unlinked temporary copy of the file.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _BLOCK_BYTES: Final = 8 << 20
 _REMOTE_ROW_BYTES: Final = 1 << 20
 """Scattered rows of a remote file are requested one by one only if each row has at least this many bytes."""
 _SCATTERED_RUNS: Final = 8
-"""If a batch has at least this number of jumps, its rows are considered shuffled."""
+"""A batch with at least this number of jumps between its rows counts as shuffled."""
 
 
 class Rows(Closeable):

@@ -1,7 +1,7 @@
-"""Leaves data sets out of the listing of an input folder. Another job's output isn't input unless the source names it.
+"""Leaves data sets out of the listing of an input folder: another job's output is input only if the source names it.
 
-Listings are sorted by path, so files whose names begin with a digit or a capital letter come before a data set's marker, `_dataprep/`.
-Files before a possible marker are held back until it is known whether they belong to a data set.
+Listings are sorted by path, so files whose names begin with a digit or a capital letter come before a data set's marker, `_dataprep/`. So
+files are held back as long as a marker may still follow that shows that they belong to a data set.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -12,7 +12,7 @@ from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.stores import FolderFiles, Store
 
 MOST_HELD = 4096
-"""The maximum number of files that are held back. When this number is exceeded, the store is queried for data set markers."""
+"""The maximum number of files that are held back. If there are more, the store is asked whether the markers exist."""
 _MARK: Final = f"{names.SIDE}/"
 
 

@@ -26,7 +26,7 @@ from dataprep_converter.sampling.units import Unit, Units
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
-"""The size in bytes of the cache of decoded blocks. The latest block is kept even if it is larger than the cache."""
+"""The size in bytes of the cache of decoded blocks. The most recent block stays in the cache even if it is larger than this size."""
 KEPT_BLOCKS: Final = 64
 
 _LOST: Final = "\x01"
@@ -45,7 +45,7 @@ class FolderColumns(Protocol):
         ...
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason why all records of the unit are bad, or None if there is no such reason."""
+        """The reason why all records of the unit are bad, or None if they aren't all bad."""
         ...
 
     def with_columns(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
@@ -58,8 +58,11 @@ class Block:
     """Some consecutive, decoded rows of a unit."""
 
     records: pa.RecordBatch
-    """The good rows, in order. They have the columns of the reader's `schema()`, followed by a column of lost digits for each column in
-    `lost_of`, and by the columns that the reader adds."""
+    """The good rows, in order.
+
+    Their columns are those of the reader's `schema()`, one column of lost digits for each column in `lost_of`, and the columns that the
+    reader adds.
+    """
     places: npt.NDArray[np.int64]
     """For each row of the block, its index in `records`, or -1 if the row is bad."""
     reasons: Mapping[int, str]
@@ -67,7 +70,7 @@ class Block:
     raws: Mapping[int, Raw] = field(default_factory=dict)
     """The input text of bad rows, where known."""
     extra_bytes: int = 0
-    """The bytes of memory that the block keeps alive in addition to its columns."""
+    """How many bytes of memory the block keeps in use in addition to its columns."""
 
     @classmethod
     def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
@@ -114,8 +117,10 @@ class BlockReader(Closeable):
         raise NotImplementedError
 
     def with_partitions(self, files: pa.Schema) -> pa.Schema:
-        """The columns of the blocks, followed by the columns from the folder names. Raises BadSpec for a column that is both in the blocks
-        and in the folder names."""
+        """The columns of the blocks, followed by the columns from the folder names.
+
+        Raises BadSpec if a column of the blocks also occurs in the folder names.
+        """
         return files if self._folders is None else self._folders.schema(files)
 
     def load(self, unit: Unit, source: Input) -> Block:
@@ -241,8 +246,10 @@ def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def bytes_for_digest(records: pa.RecordBatch) -> Iterator[Any]:
-    """Yields buffers that are equal for equal records of a block, without the columns of lost digits. The bytes under a null are left out,
-    because they can be different each time."""
+    """Yields buffers that are equal for equal records of a block, without the columns of lost digits.
+
+    The bytes under a null are left out, because they are arbitrary.
+    """
     records = without_lost(records)
     if not any(column.null_count for column in records.columns):
         yield records.serialize()

@@ -171,8 +171,9 @@ def _scanned(
 def _is_divided(entry: Entry) -> bool:
     """Whether another process may examine the file for the planner.
 
-    A member of a compressed archive can't be examined by another process, because the members can only be read in order. Neither can a file
-    whose server reports no version: the planner couldn't tell whether the file is still the one that the other process examined.
+    A member of a compressed archive can't be examined by another process, because the members can only be read in order. A file whose
+    server reports no version can't be examined by another process either: the planner couldn't tell whether the file has changed since
+    then.
     """
     return split_archive_uri(entry.uri) is None and entry.has_version
 
@@ -195,8 +196,8 @@ def collect(
 ) -> tuple[list[Item], Result | ConvertError | None, ConvertError | None]:
     """Collects the pieces of a file, and samples the first one.
 
-    Returns the pieces, the sample, and the error that ended the iteration, if any. A sample that is an error ends the iteration before the
-    first piece.
+    Returns the pieces, the sample, and the error that ended the iteration, if any. If `sample` returns an error, the iteration ends, and no
+    pieces are returned.
     """
     collected: list[Item] = []
     first: Result | ConvertError | None = None
@@ -213,10 +214,10 @@ def collect(
 
 
 def _is_read_in_order(store: Store, entry: Entry) -> bool:
-    """Whether the store's files are read one after the other.
+    """Whether the store's files are read one at a time.
 
-    Several threads help only if they wait for a server; otherwise, they mostly wait for each other. The members of a compressed archive can
-    only be read in order.
+    Several threads help only if the files are on a server; otherwise, the threads mostly wait for each other. The members of a compressed
+    archive can only be read in order.
     """
     return isinstance(store, ReadsFiles) or split_archive_uri(entry.uri) is not None
 

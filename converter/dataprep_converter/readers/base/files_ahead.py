@@ -80,7 +80,7 @@ class _Task:
 
 
 _Content: TypeAlias = bytes | memoryview
-"""All bytes of a file, either in a separate buffer or as a part of the batch's buffer."""
+"""All bytes of a file, which are in a separate buffer or are a part of the batch's buffer."""
 
 
 class FilesReader(Closeable, Generic[T]):
@@ -89,7 +89,7 @@ class FilesReader(Closeable, Generic[T]):
     def __init__(self, access: Access) -> None:
         self._access = access
         self._is_slow = False
-        """Whether the last read took longer than reads from a disk or the page cache usually take."""
+        """Whether the last read took longer than a read from a disk or the page cache usually takes."""
 
     def schema(self) -> pa.Schema:
         """The columns of the batches; see `Reader`."""
@@ -107,8 +107,10 @@ class FilesReader(Closeable, Generic[T]):
     """Whether each sample is a single file and the subclass implements `columns_of_room`."""
 
     def columns_of_room(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:  # noqa: ARG002 - see above
-        """The columns of samples whose files are in one buffer: file `n` is `room[offsets[n]:offsets[n + 1]]`. Returns None if each sample
-        must be interpreted separately."""
+        """The columns of samples whose files are all in the buffer `room`: file `n` is `room[offsets[n]:offsets[n + 1]]`.
+
+        Returns None if each sample must be interpreted separately.
+        """
         return None
 
     def columns(self, samples: Sequence[T]) -> dict[str, Array]:
@@ -153,9 +155,10 @@ class FilesReader(Closeable, Generic[T]):
         ]
 
     def _run_tasks(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Content]]]:
-        """Yields the tasks and their results, in order. Slow tasks run in parallel. At most _FILES_AHEAD samples and about _BYTES_AHEAD
-        bytes are read ahead. Fast tasks run one at a time, because threads that needn't wait for a disk or a server mostly wait for each
-        other.
+        """Yields the tasks and their results, in order.
+
+        Slow tasks run in parallel. At most _FILES_AHEAD samples and about _BYTES_AHEAD bytes are read ahead. Fast tasks run one at a time:
+        their threads wouldn't wait for a disk or a server, but mostly for each other.
         """
         queue: deque[tuple[_Task, Future[list[_Content]]]] = deque()
         ahead = 0
@@ -180,7 +183,7 @@ class FilesReader(Closeable, Generic[T]):
 
     def _read_task(self, task: _Task) -> list[_Content]:
         timed_contents = _contents(task)
-        # Judge by the fastest read only, because the others might have waited for the GIL.
+        # Judge by the fastest read only, because slower reads might have waited for the GIL.
         self._is_slow = (
             min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in timed_contents], default=0.0) > _SLOW_SECONDS
         )

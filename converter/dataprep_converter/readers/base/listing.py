@@ -31,7 +31,7 @@ class FilesOfFolder:
     root: int
     """The index, in the source's list of URIs, of the URI below which the files were found."""
     folder: str
-    """The URI of the files' folder, with a trailing slash. This URI is empty if the source's URI is a name without a folder."""
+    """The URI of the files' folder, with a trailing slash. Empty if the source's URI is a bare name, without a folder."""
     below: str
     """The folder's path relative to the source's URI, in UTF-8, with a trailing slash. The path is empty for the folder that the URI
     names."""
@@ -114,7 +114,7 @@ def hidden_files(folder_files: FolderFiles, visible: FilesOfFolder, pattern: re.
 
 
 def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, refused: list[str]) -> Iterator[FilesOfFolder]:
-    """Yields the files of a URI. If `keep` refuses any folder, the URI of the first such folder is added to the list `refused`."""
+    """Yields the files of a URI. If `keep` refuses folders, the URI of the first refused folder is added to the list `refused`."""
     store = access.store(uri)
     # A file's name can look like a glob, so look for a file with this name first.
     entry = store.stat(uri)
@@ -133,7 +133,8 @@ def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, ref
     if keep is not None:
         listing = _kept(listing, folder, root, keep, refused)
     if pattern is None or "**" in uri[len(folder) :]:
-        # A glob without ** spells out the whole folder path, so if it matches a data set, the user wants to read that data set.
+        # A glob without ** matches only folders at a depth that the user wrote. If such a glob matches a data set, the user wants to read
+        # that data set.
         listing = without_data_sets(listing, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
     for folder_files in listing:

@@ -1,5 +1,8 @@
-"""A cache of a reader's most recently used files. A file is opened once and checked against its pin, and the bytes read are counted. When a
-file is closed, the objects that read from the file are closed too."""
+"""A cache of a reader's most recently used files.
+
+Each file is opened once and checked against its pin, and the bytes read from it are counted. When a file is closed, the objects that read
+from the file are closed too.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar

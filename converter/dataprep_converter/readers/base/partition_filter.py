@@ -44,7 +44,7 @@ class PartitionFilter:
                         raise BadSpec(f"{of}.partitions: {value.text!r} is not of the type {types[name]}, which the column {name!r} has.")
 
     def keeps(self, keys: Keys, uri: str) -> bool:
-        """Whether a folder satisfies all conditions on its keys. Keys that the folder's path doesn't have are not tested.
+        """Whether a folder satisfies all conditions on its keys. Conditions on keys that the folder's path doesn't have are ignored.
 
         A null satisfies only `is null`. If the condition's value is a number but the folder's value isn't, raises BadSpec, which names the
         file or folder `uri`.

@@ -43,8 +43,9 @@ ListFiles: TypeAlias = Callable[[], Iterator[tuple[int, str, Entry]]]
 
 
 def discover_with_partitions(source: S, access: Access, *, of: str, units: Callable[[S, ListFiles], Listing[Unit]]) -> Discovery:
-    """The units that the function `units` finds. The arguments of `units` are the source without its partition columns, and a function that
-    lists the source's files.
+    """The units that the function `units` finds.
+
+    `units` is called with the source without its partition columns, and with a function that lists the source's files.
 
     With `hivePartitions`, the partition columns are also stored in the state. Raises BadSpec for folders without keys, for folders whose
     keys differ from those of the first file, for a value that doesn't have its column's type, and for a condition on a key that the folders
@@ -87,8 +88,10 @@ class Partitions:
         return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason why all records of the unit are bad, or None. Unless nulls are kept, all records are bad if the unit's folder name has a
-        null for a column without a default."""
+        """The reason why all records of the unit are bad, or None.
+
+        All records are bad if a folder name has a null for a column without a default, and the job doesn't keep nulls.
+        """
         if self._keep_nulls:
             return None
         values = self._values(unit)
@@ -204,7 +207,10 @@ class _ColumnTypes:
         self._are_numbers: dict[str, bool | None] = dict.fromkeys(names)
 
     def take(self, values: Mapping[str, str | None], uri: str) -> None:
-        """Takes the values of one file into account. Raises BadSpec for a value that doesn't have the type in the spec."""
+        """Updates the types with the values in one file's folder names.
+
+        Raises BadSpec for a value that doesn't have the type in the spec.
+        """
         for name, text in values.items():
             kind = self._types[name]
             if text is None:

@@ -29,13 +29,17 @@ logger = logging.getLogger(__name__)
 MOST_BYTES: Final = 256 << 20
 """The maximum number of bytes of decoded rows in memory."""
 MOST_ROWS: Final = 8 << 20
-"""The maximum number of rows that a pass stores on disk. Decoding this number of rows takes about ten seconds, during which no batch is
-returned."""
+"""The maximum number of rows that a pass stores on disk.
+
+Decoding this many rows takes about ten seconds, and no batch is returned during that time.
+"""
 
 _PIECE_ROWS = 8192
 _SPILL_ROWS, _SPILL_BYTES = 65_536, 16 << 20
-"""Rows are read in pieces of at most this size, and each piece is divided among the windows. The larger the pieces, the fewer parts a
-window has."""
+"""Rows are read in pieces of at most this size, and each piece is divided among the windows.
+
+Larger pieces mean fewer parts for each window.
+"""
 _NUMBER_BYTES = 44
 """The bytes of memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
 SHARE_OF_MEMORY: Final = 16
@@ -196,8 +200,10 @@ class _SpilledWindows(Closeable):
 
 
 def _spill_windows(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
-    """Reads the rows of the windows `ahead` in one pass. Returns None if a shared pass saves nothing or isn't possible; each window then
-    needs a separate pass."""
+    """Reads the rows of the windows `ahead` in one pass.
+
+    Returns None if one pass for all windows isn't possible or saves nothing. Each window then needs a separate pass.
+    """
     if len(ahead) < 2:
         return None
     numbers = np.concatenate([samples for window in ahead for samples in window])
@@ -248,7 +254,7 @@ def _rows(window: Window) -> int:
 
 
 def _first(window: Window) -> int:
-    """The number of the window's first sample. It serves as the window's key, because no other window has the same first sample."""
+    """The number of the window's first sample. This number identifies the window, because no other window has the same first sample."""
     return next((int(samples[0]) for samples in window if len(samples)), -1)
 
 

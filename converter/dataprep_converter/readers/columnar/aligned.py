@@ -27,8 +27,10 @@ class Aligned:
     Times have the common unit. Integers that will be read as float64 have been converted to decimals.
     """
     nested: Mapping[str, Array]
-    """The nested columns whose type in the file differs from the common type, converted to the common type. These columns are not in
-    `records`, because a struct's fields can also be separate columns with other types."""
+    """The nested columns whose type in the file differs from the common type, converted to the common type.
+
+    They are kept out of `records`, where a struct's fields can be separate columns with other types.
+    """
     wrong: dict[int, str]
     """The reason for each row with a value that the common column can't hold."""
 
@@ -103,7 +105,7 @@ def _inner(kind: Any) -> Any:
 
 
 def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong: dict[int, str]) -> Array:
-    """The column or struct `values`, with its field at `path` aligned. `values` is None if the file has no such column or struct."""
+    """The column or struct `values`, with its field at `path` aligned. `values` is None if the file lacks this column or struct."""
     if not path:
         if values is None or pa.types.is_null(values.type):
             nulls: Array = _arrow.nulls(rows, column.type)
@@ -142,7 +144,7 @@ def converted(values: Any, column: Column, convert: Callable[[Any], Array], wron
     parts: list[Array] = []
 
     def read(low: int, high: int) -> Array:
-        # A slice of a list array would still contain the items of the other rows, and these items would be converted too.
+        # Don't use a slice: a slice of a list array still contains the items of the other rows, which would be converted too.
         return convert(values if high - low == len(values) else values.take(pa.array(range(low, high))))
 
     def refuse(row: int, error: pa.ArrowInvalid) -> None:

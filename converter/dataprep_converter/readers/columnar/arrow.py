@@ -27,7 +27,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
 CLASSES: Final = "classes"
-"""In the state of rows that an engine has written, the names of the classes of columns with numbers. Arrow files have no class names."""
+"""The key of the class names in the reader's state. Only rows that an engine has written can have class names; Arrow files have none."""
 _OF: Final = "source.arrow"
 _USUAL_BATCH: Final = 1 << 20
 _ipc: Any = pa.ipc  # the type stubs lack some options
@@ -50,7 +50,7 @@ class ArrowReader(TableReader):
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
 
     def classes(self) -> dict[str, list[str]]:
-        """The names of the classes of columns with numbers, if an engine has written the rows and named them."""
+        """The class names of columns of numbers. Empty unless an engine has written the rows and named the classes."""
         return dict(self._classes)
 
     def load(self, unit: Unit, source: Input) -> Block:
@@ -71,7 +71,7 @@ class ArrowReader(TableReader):
 
 
 def class_names(state: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names of the classes in the state of rows that an engine has written."""
+    """The class names in a reader's state. Empty unless an engine has written the rows and named the classes."""
     return dict(state.get(CLASSES, {}))
 
 
@@ -91,8 +91,10 @@ def _check(column: Any) -> None:
 
 
 def _unchecked(kind: Any) -> Any:
-    """The given Arrow type, with a replacement for each type whose values Arrow would check: text becomes bytes, and dates and times of day
-    become integers."""
+    """The given Arrow type, but without types whose values Arrow would check.
+
+    Text becomes bytes, and dates and times of day become integers.
+    """
     types: Any = pa.types
     make: Any = pa
     for is_checked, raw in (
@@ -138,7 +140,7 @@ def _cost(part: FilePart) -> int:
 
 def _batches(schema: Message, following: Iterator[Message]) -> Iterator[Span]:
     dictionaries: dict[int, list[Message]] = {}
-    extra = ""  # built once for all batches between two dictionaries, because there can be thousands of both
+    extra = ""  # built once for all batches between two dictionaries, because there can be thousands of batches and dictionaries
     for message in following:
         if message.kind == DICTIONARY:
             before = dictionaries.get(message.dictionary, []) if message.is_delta else []

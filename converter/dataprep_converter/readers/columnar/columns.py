@@ -54,17 +54,17 @@ class Column:
     type: pa.DataType
     """The type of the column in batches."""
     was: pa.DataType | None = None
-    """The type of the values in the input. The type is set only for times and decimals, because times and decimals are read as numbers."""
+    """The type of the values in the input. It is set only for times and decimals, because they are read as numbers of another type."""
     nested: pa.DataType | None = None
     """For nested values, which become JSON text, the type in which formats write the values."""
     by_default: bool = True
-    """Whether the column is written if the spec doesn't name its features."""
+    """Whether the column is written if the spec lists no features."""
     common: pa.DataType | None = None
     """The type that can hold the times or decimals of all files, or the type null if there is no such type. None if `was` itself can hold
     them."""
 
     def field(self) -> "pa.Field[Any]":
-        """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""
+        """The column as a field of the reader's schema. The original type, which later steps need, is in the field's metadata."""
         metadata = {} if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
         if self.common is not None:
             metadata[KEPT] = "" if pa.types.is_null(self.common) else schema_text(pa.schema([(self.name, self.common)]))
@@ -122,7 +122,7 @@ def columns_of(
             batch_type = None if nested is None else pa.large_string()
         is_inside = any(path[:length] in kept for length in range(1, len(path))) and names[place] not in (selection or ())
         if is_inside and names[place] not in structs.named and (batch_type is None or nested is not None or row_shape(batch_type)):
-            continue  # Don't make the field a column: it can have lists that only the struct can hold, such as lists with nulls.
+            continue  # Don't make the field a column: only the struct can hold some of its lists, such as lists with nulls.
         if batch_type is None:
             raise BadSpec(
                 f"{uri}: the column {names[place]!r} is {_named(kind)}, which records can't contain. "
@@ -147,7 +147,7 @@ def _stored(kind: Any) -> pa.DataType:
 
 
 def _leaves(path: tuple[str, ...], kind: pa.DataType, structs: StructRule) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    """Yields the structs that are columns of their own, and all values that aren't structs."""
+    """Yields each struct that is a column of its own, and each field that isn't a struct."""
     if isinstance(kind, pa.StructType):
         if (structs.keeps and len(path) == 1) or "/".join(path) in structs.named:
             yield path, kind
@@ -220,7 +220,7 @@ def _batch_value_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _named(kind: Any) -> str:
-    """The type's name for a message. Arrow's name for a union isn't used, because it says more about Arrow than about the union."""
+    """The type's name for a message. Arrow's name for a union describes Arrow's representation rather than the union, so it isn't used."""
     types: Any = pa.types
     if types.is_union(kind):
         return (

@@ -21,9 +21,10 @@ def column_default(text: str, column: Column, *, of: str) -> Any:
 
 
 def check_digits(defaults: Mapping[str, str] | None, columns: Sequence[Column], *, of: str) -> None:
-    """Raises RoundedDefault if a decimal column's default would lose digits. Like all decimals, such a default is converted to float64.
+    """Raises RoundedDefault if a decimal column's default would lose digits.
 
-    This function is called only when a new data set is planned, because data sets of earlier releases can contain rounded defaults.
+    Such a default would be rounded, because all decimals are converted to float64. Call this function only for a new data set, because data
+    sets of earlier releases can contain rounded defaults.
     """
     for column in columns:
         text = (defaults or {}).get(column.name)

@@ -74,8 +74,10 @@ class OrcReader(TableReader):
 
 
 def _fault_of_times(file: Any, stripe: int, columns: Sequence[str], error: pa.ArrowInvalid) -> str | None:
-    """If Arrow can't read a stripe because of a time that isn't between 1677 and 2262, returns a message that names the first column
-    with such a time."""
+    """If Arrow can't read a stripe because of a time before 1677 or after 2262, returns a message. Otherwise, returns None.
+
+    The message names the first column with such a time.
+    """
     if _FAR_TIME.search(str(error)) is None:
         return None
     for name in columns:

@@ -19,7 +19,7 @@ class Span:
 
     records: int
     size: int
-    """In bytes."""
+    """The part's size in bytes."""
     offset: int
     extra: str
     """How the reader finds the part in the file, as JSON."""
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True)
 class TableFile:
-    """What the plan step finds in one file. The result depends on the columns that the job reads, but on no other file."""
+    """What the plan step finds in one file. Depends on the columns that the job reads, but on no other file."""
 
     schema: pa.Schema
     """The schema without the file's own metadata, which can be large and can describe the file's rows. The fields' metadata is kept."""

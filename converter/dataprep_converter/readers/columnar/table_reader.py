@@ -78,8 +78,11 @@ def discover_tables(
 
 
 def _rule(selection: Selection, access: Access) -> str:
-    """Returns a digest of everything that determines a TableFile, except the file. The plan of an existing data set can follow an earlier
-    version of the parts `int96` and `structs`."""
+    """Returns a digest of everything that determines a TableFile, except the file itself.
+
+    This includes the versions of the parts `int96` and `structs`, because the plan of an existing data set can follow an earlier
+    version.
+    """
     structs = selection.structs
     columns = [selection.columns, [*selection.asked], structs.keeps, sorted(structs.named)]
     return canonical.sha256({"int96": access.version_of(INT96), "columns": columns})[:16]

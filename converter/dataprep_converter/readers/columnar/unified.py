@@ -231,7 +231,10 @@ class CommonColumns:
 
 
 def _is_alike(one: Column, other: Column) -> bool:
-    """Whether the two columns look the same in records. Decimals do, and so do times with different zones, and text of any size."""
+    """Whether the values of both columns look the same in records.
+
+    This is true of decimals with different types, of times with different zones, and of text with small and large offsets.
+    """
     if one.was is not None and other.was is not None:
         is_same_time = pa.types.is_temporal(one.was) and getattr(one.was, "unit", None) == getattr(other.was, "unit", None)
         return is_same_time or bool(digits(one.was) and digits(other.was))

@@ -166,8 +166,10 @@ class Postgres(Database):
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _storage_type(field.type)) for field in schema])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. For such a value, an addition in the driver
-        overflows, and the result is before PostgreSQL's first date."""
+        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits.
+
+        Such a value can be recognised: an addition in the driver overflows, and the result is before PostgreSQL's first date.
+        """
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
@@ -313,7 +315,7 @@ def _find_unreadable(field: "pa.Field[Any]", name: str, brackets: str = "") -> t
     if isinstance(kind, pa.StructType) and type_name != "record":
         return next(filter(None, (_find_unreadable(member, f"{name}/{member.name}") for member in kind)), None)
     if pa.types.is_string(kind) and type_name != "char":
-        return None  # an enum, or a type that an extension added and that is received as text
+        return None  # an enum, or a type from an extension that is received as text
     return name, type_name or str(kind), brackets
 
 
@@ -405,7 +407,7 @@ def _translate_errors(uri: str) -> Iterator[None]:
             raise Unreachable(f"{uri} didn't finish the statement: {message}", uri=uri) from exc
         if state[:2] == "22":
             raise BadData(f"{uri} can't compute a value of source.sql.query: {message}", uri=uri) from exc
-        # If the server has no binary form of a type (aclitem, gtsvector), the driver retries, and reports only the second error.
+        # If the server can't send a type in binary form (aclitem, gtsvector), the driver tries again, and reports only the second error.
         is_hidden = "current transaction is aborted" in message
         hint = " A column may be of a type that has no binary form: CAST it to text in source.sql.query." if is_hidden else ""
         raise BadSpec(f"{uri} refuses the statement of source.sql.query: {message}{hint}") from exc

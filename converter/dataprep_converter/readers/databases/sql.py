@@ -1,8 +1,8 @@
 """The source `sql` reads the rows of a query. The rows are divided into parts, which workers can fetch concurrently.
 
-The planner determines the columns, and the bounds and row counts of the parts. By default, the planner also reads every row once, to
-compute a digest of each part. A worker fetches a complete part into a temporary file and checks the part against the plan. From the
-temporary file, the worker reads blocks in any order.
+The planner determines the columns, and the bounds and row count of each part. By default, the planner also reads every row once, to compute
+a digest of each part. A worker fetches a complete part into a temporary file and checks the part against the plan. From the temporary file,
+the worker reads blocks in any order.
 """
 
 import hashlib
@@ -125,7 +125,7 @@ class _Bounds:
         return f"{name} >= {self.low}" + (f" AND {name} < {self.high}" if self.high is not None else "")
 
     def describe(self, source: SqlSource) -> str:
-        """A name for the part, for messages."""
+        """How messages name the part."""
         if source.partition_by is None or (self.low is None and self.high is None):
             return "all rows"
         low = f"{self.low} <= " if self.low is not None else ""

@@ -45,8 +45,10 @@ HEAD_ROWS: Final = 16
 
 _PLANNED_AT_ONCE = 8
 _SKIPPED_BLOCKS = 8
-"""The maximum number of blocks that are read and discarded to reach a later block. To skip more blocks than this, a new stream is
-requested."""
+"""The maximum number of blocks that are read and discarded to reach a later block.
+
+If more blocks must be skipped, a new stream is requested.
+"""
 
 _arrow: Any = pa  # the type stubs lack some functions
 _NO_FILE: Final[Any] = None
@@ -135,7 +137,7 @@ class TableReader(BlockReader):
             stream.close()
 
     def _session(self, unit: Unit) -> tuple[Session, bool]:
-        """The session for a unit, and whether this session is new and replaces the session in the plan."""
+        """The session for a unit, and whether it is a new session that replaces the plan's session."""
         if unit.root not in self._sessions:
             self._sessions[unit.root] = (Table(unit.uri, self._access).session(self._planned_sessions[unit.root]), False)
         return self._sessions[unit.root]
@@ -226,7 +228,7 @@ class _Stream(Closeable):
         self._blocks = equal_batches(self._batches, block_rows)
 
     def reaches(self, unit: Unit, number: int) -> bool:
-        """Whether the stream will soon return the block."""
+        """Whether the stream can reach the block by skipping at most a few blocks."""
         return self._slice == (unit.root, unit.row) and 0 <= number - self._following <= _SKIPPED_BLOCKS
 
     def block(self, number: int) -> pa.RecordBatch:

@@ -209,7 +209,7 @@ class _TarFile:
             extra, share = "", stop - start
             if self.contents is not None:
                 extra = json.dumps({"bytes": stop - start, "contents": self.contents, "compression": self.compression})
-                # Divide the size of the compressed file among the units, so that their sizes add up to the size of the file.
+                # Divide the compressed file's size among the units, so that the units' sizes add up to it.
                 end = self.groups[-1][2]
                 share = entry.size * stop // end - entry.size * start // end
             yield Unit(root, path, entry.uri, records, share, entry.pin, offset=start, row=row, extra=extra)
@@ -235,7 +235,7 @@ class _Planner:
         """Yields the units in the order of the URIs and, for each URI, sorted by path."""
         parts = (FilePart(*file) for file in self._listed())
         form = Form(cost_of_file, asdict, _TarFile.from_document)
-        # The index of a file with many members takes much memory, so only one file is examined at a time.
+        # Examine only one file at a time, because the index of a file with many members takes a lot of memory.
         for part, found in examined_parts(self._access, parts, self._examine, form=form, most=1):
             self._sample(found, part.entry)
             yield from found.units(part.root, part.path, part.entry)
@@ -317,7 +317,7 @@ def _groups(samples: Sequence[_Sample]) -> Iterator[list[_Sample]]:
 
 
 def _has_form(name: str) -> bool:
-    """Whether the column can have a form other than bytes. As in webdataset, the last extension decides."""
+    """Whether the column can have a form other than bytes. As in the library webdataset, only the last extension counts."""
     last = name.rpartition(".")[2]
     return last in _NUMBERS or last in _TEXTS or last == "npy"
 

@@ -41,7 +41,7 @@ def _streams(make: Callable[[], Any], error_type: type[Exception], data: bytes, 
         try:
             content += stream.decompress(data, most + 1 - len(content))
             while not stream.eof and len(content) <= most:
-                # All input has been passed to the library, which might still hold output for which there was no space.
+                # The library has all the input, but might still hold output that didn't fit into the buffer.
                 more = stream.decompress(getattr(stream, "unconsumed_tail", b""), most + 1 - len(content))
                 if not more and not stream.eof:
                     raise ValueError("a truncated compressed stream")

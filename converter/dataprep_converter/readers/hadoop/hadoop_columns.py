@@ -1,4 +1,6 @@
-"""Converts Hadoop's Writables into columns, for all rows at once. Defines the column type of each class, and which objects are bad records.
+"""Converts Hadoop's Writables into columns, for all rows at once.
+
+Determines the column type of each class, and which objects are bad records.
 
 `formats/hadoop/writables_encoder.py` shows the byte layout. Each array object stores its type, and DL4J's records store the type of each
 value. Therefore, the planner determines the types of arrays and of DL4J's values from the first records (`Kind`).
@@ -42,7 +44,7 @@ Found = tuple[list[Array], dict[int, str]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A Java class, and the types that are determined by its first objects rather than by the class."""
+    """A Java class, and the types that its first objects determine, because the class alone doesn't."""
 
     java: str
     of: tuple[str | int, ...] = ()
@@ -357,7 +359,10 @@ def _bytes_column(cells: Cells, starts: Places, ends: Places) -> Array:
 
 
 def _vints(cells: Cells, sizes: Places) -> tuple[Places, Places]:
-    """The size and the value of the vint at the start of each row. For a row without a vint, the size is larger than the row."""
+    """The size and the value of the vint at the start of each row.
+
+    If a row has no complete vint, the returned size is larger than the row.
+    """
     values = _at(cells, cells.starts, sizes > 0, "i1").astype(np.int64)
     heads = np.where(sizes > 0, 1, sizes + 1)
     for row in np.flatnonzero(values < 0).tolist():

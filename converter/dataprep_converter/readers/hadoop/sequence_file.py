@@ -103,7 +103,7 @@ class _RecordFile:
     If the kinds can't be read, this is the error, which also ends the search.
     """
     fault: ConvertError | None = None
-    """The error that ended the search. It is raised once the records before it have been used."""
+    """The error that ended the search. Raised as soon as the records that precede it have been used."""
 
     def to_document(self) -> Document | None:
         """Returns the records as JSON without the kinds, which only one file needs. Returns None for a file with a fault."""
@@ -139,8 +139,8 @@ class _Planner:
             if isinstance(found.kinds, ConvertError):
                 if not self._state:
                     raise found.kinds
-                # This file's kinds aren't needed, because an earlier file has records. That wasn't known when this file was examined, so
-                # examine it again.
+                # This file's kinds, which can't be read, aren't needed: an earlier file has records. The error has ended the search in this
+                # file, so examine the file again.
                 found = self._examine(self._access.store(file.entry.uri), file.entry)
             if not self._state and isinstance(found.kinds, Mapping):
                 self._state = found.kinds

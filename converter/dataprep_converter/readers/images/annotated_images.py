@@ -1,8 +1,8 @@
 """The source `annotatedImages` reads images and their objects with bounding boxes, from Pascal VOC, COCO or YOLO files.
 
-Each image is a unit. For the formats Voc and Yolo, the planner pairs the files, and reads annotations only if it must find the classes.
-Workers read and check the annotations (`voc.py`, `yolo.py`). A Coco file is read once by the planner, and each unit's `extra` contains the
-part of the file about the unit's image (`coco.py`).
+Each image is a unit. For the formats Voc and Yolo, the planner pairs images with annotation files. It reads the annotations only if it must
+collect the classes. Workers read and check the annotations (`voc.py`, `yolo.py`). A Coco file is read once by the planner, and each unit's
+`extra` contains the part of the file about the unit's image (`coco.py`).
 """
 
 import hashlib
@@ -164,8 +164,10 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, missing: Unmatc
 def _with_classes(
     pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, class_subsets: dict[str, list[str]]
 ) -> Iterator[Pair]:
-    """Yields the pairs, and reads their annotations in a few threads. Adds each class in a valid annotation to `class_subsets`, with the
-    subsets in which the class occurs."""
+    """Yields the pairs, and reads their annotations in a few threads.
+
+    Adds each class that occurs in a valid annotation, with the subsets in which it occurs, to `class_subsets`.
+    """
     pending: deque[tuple[Pair, Future[set[str]] | None]] = deque()
     subsets: dict[str, set[str]] = {}
 
@@ -257,5 +259,5 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
 
 
 def _digest(names: Sequence[str]) -> str:
-    """A digest of the class names. Each unit contains this digest, so that the digest of the inputs changes if the class names change."""
+    """A digest of the class names. Each unit contains this digest, so that a change of the class names changes the digest of the inputs."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]

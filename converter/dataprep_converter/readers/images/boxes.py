@@ -42,7 +42,7 @@ class Annotation:
     size: tuple[int, int] | None = None
     """The image's (width, height) according to the annotation."""
     is_relative: bool = False
-    """Whether the edges are given as fractions of the image's size, rather than in pixels."""
+    """Whether the edges are fractions of the image's size, rather than pixels."""
 
 
 def finite(text: str, *, what: str) -> float:
@@ -58,7 +58,7 @@ def finite(text: str, *, what: str) -> float:
 
 
 def check_size(annotation: Annotation, header: ImageHeader) -> None:
-    """Raises BadSample if the annotation gives a size that is not the image's size."""
+    """Raises BadSample if the annotation gives another size than the image has."""
     if annotation.size is not None and annotation.size != (header.width, header.height):
         width, height = annotation.size
         raise BadSample(f"the annotation is for {width:,} x {height:,} pixels, the image has {header.width:,} x {header.height:,}")
@@ -67,9 +67,9 @@ def check_size(annotation: Annotation, header: ImageHeader) -> None:
 def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -> npt.NDArray[np.float64]:
     """The boxes as fractions of the image's size, float64[objects, 4]: xmin, ymin, xmax and ymax, all from 0 to 1.
 
-    A box that extends less than half a pixel beyond the image is clipped, because the excess might be a rounding error. With `clip`, a box
-    that extends half a pixel or more beyond the image is clipped too; without `clip`, raises BadSample for that box. With or without
-    `clip`, raises BadSample for a box that is completely outside the image, inverted or empty. The message gives the box.
+    A box that extends less than half a pixel beyond the image is clipped, because the excess might be a rounding error. A box that extends
+    further is clipped if `clip` is set; otherwise, raises BadSample. Always raises BadSample for a box that is completely outside the
+    image, inverted or empty. The message gives the box.
     """
     size = np.array([header.width, header.height] * 2, np.float64)
     boxes: npt.NDArray[np.float64] = np.array([obj.box for obj in annotation.objects], np.float64).reshape(-1, 4)

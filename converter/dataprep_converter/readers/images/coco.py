@@ -50,7 +50,7 @@ class CocoFile:
 
     @property
     def categories(self) -> list[str]:
-        """The category names in the order of their ids, without duplicates."""
+        """The distinct category names, in the order of their ids."""
         return list(dict.fromkeys(name for _, name in sorted(self._names.items())))
 
     def take(self, path: str) -> dict[str, Any] | None:
@@ -100,7 +100,7 @@ class CocoFile:
             self._sizes.append(_integer(image, side) if side in image else 0)
 
     def _category(self, category: Mapping[str, Any]) -> None:
-        # Two ids can have the same name, because some tools write an unused category with the name of the first category.
+        # Don't refuse a name that two ids share: some tools write an unused category with the name of the first category.
         name, number = _text(category, "name"), _integer(category, "id")
         if number in self._names:
             raise ValueError(f"category {number} occurs twice")
@@ -158,7 +158,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     value = values[name]
     if not isinstance(value, str) or not value:
         raise TypeError(f"{name} must be a non-empty string, got {value!r}")
-    # JSON can contain unpaired surrogates, which file names and records can't contain. `encode` raises ValueError for them.
+    # `encode` raises ValueError for unpaired surrogates: JSON can contain them, but file names and records can't.
     value.encode()
     return value
 

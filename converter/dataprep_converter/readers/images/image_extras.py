@@ -1,6 +1,7 @@
-"""The `extra` of an image's unit: the image's label, or its label and the values of the list's columns, or the reason why the image is bad.
+"""The `extra` of an image's unit.
 
-Without columns, the extra is the label itself. With columns, the extra is a JSON list of the label and one value for each column.
+For a bad image, the extra contains the reason. For a good image, the extra is the label or, if the list of images has other columns, a JSON
+list of the label and one value for each column.
 """
 
 import json
@@ -33,7 +34,7 @@ def reason_of(extra: str) -> str | None:
 
 
 def is_plain(kind: pa.DataType) -> bool:
-    """Whether JSON can hold the values of a type: text, numbers, booleans, and lists and structs of such values."""
+    """Whether JSON can hold the values of a type: text, numbers, booleans, and lists and structs of these."""
     if pa.types.is_struct(kind):
         return all(is_plain(kind.field(place).type) for place in range(kind.num_fields))
     if is_list(kind):

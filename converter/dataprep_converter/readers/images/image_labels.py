@@ -44,7 +44,7 @@ def number(text: str, *, where: str) -> int:
 
 
 class Classes:
-    """A source's classes. They are given in the spec, or collected from the images in all subsets or in one subset."""
+    """A source's classes, which are given in the spec, or are collected from the images in all subsets or in one subset."""
 
     def __init__(self, names: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
         self._option = option
@@ -73,7 +73,7 @@ class Classes:
                 raise BadSpec(
                     f"{where} is of the class {name!r}, which the subset {self._only_subset!r} doesn't have ({self._option}From): {shown(sorted(self._names))}."
                 )
-        # Python compares strings by code points, which gives the same order as comparing their UTF-8 bytes.
+        # Python compares strings by code points. UTF-8 bytes would give the same order.
         return list(self._spec_names) if self._spec_names is not None else sorted(self._names)
 
 
@@ -124,7 +124,7 @@ def checked(labels: Sequence[str], subsets: Sequence[str], uris: Sequence[str], 
     raises BadSpec, which names the URI."""
     if source.label_from == "None":
         return list(labels)
-    # Check each distinct label once, and report the first file that has it.
+    # Check each distinct label only once. An error names the first file that has the label.
     first = dict(zip(reversed(labels), reversed(uris), strict=True))
     if source.label_type == "Number":
         numbers = {label: str(number(label, where=first[label])) for label in dict.fromkeys(labels)}

@@ -14,9 +14,9 @@ class ListedFile:
     """An image, or a file that belongs to an image."""
 
     root: int
-    """The file was found below the URI with this index in the source's list of URIs."""
+    """The index, in the source's list of URIs, of the URI below which the file was found."""
     path: str
-    """The path relative to that URI, in UTF-8."""
+    """The path relative to the URI with the index `root`, in UTF-8."""
     entry: Entry
     subset: str
     folders: Sequence[str]
@@ -101,7 +101,7 @@ def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) ->
 
 
 def _all_end_alike(names: Sequence[str], endings: Sequence[str]) -> bool:
-    """Whether all names end with the same one of the given endings. Searches all names as one string, which is faster than a loop."""
+    """Whether there is one of the given endings with which all names end. Searches all names as one string, which is faster than a loop."""
     text = "/".join([*names, ""])
     return any(text.count(f"{ending}/") == len(names) for ending in endings)
 

@@ -36,7 +36,7 @@ _NO_COLUMNS: Final = "a list of format Text has no columns; write it as Csv (its
 
 @dataclass(frozen=True, slots=True)
 class ListedImage:
-    """An image of the list, and what the list says about it."""
+    """An image of the list, and the list's information about the image."""
 
     file: ListedFile
     """The image's file. If the image is bad, this file has no size and no pin, and isn't read."""
@@ -62,8 +62,8 @@ class ImagesOfList(Closeable):
         self._kind = kind
         self._table = ImageTable(access, listed, kind) if listed.columns is not None or kind == "Parquet" else None
         self.ignored = IgnoredFiles()
-        """If the list has names, the number of images below the root that the list doesn't name, plus the number of other files there. If
-        the list has paths, no files are counted."""
+        """If the list has names, the number of files below the root that aren't read: images that the list doesn't name, and other files.
+        If the list has paths, no files are counted."""
 
     @property
     def schema(self) -> pa.Schema | None:

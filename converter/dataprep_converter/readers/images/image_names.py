@@ -1,4 +1,4 @@
-"""Finds images below a folder by their file names, with or without the extension, for lists that don't have paths."""
+"""Finds images below a folder by their file names, with or without the extension. Used for lists that give names instead of paths."""
 
 from dataprep_api.spec import ImagesSource
 from dataprep_converter.core.errors import BadSpec
@@ -17,7 +17,7 @@ class ImagesByName:
         self._ignored = IgnoredFiles()
         self._images: dict[str, tuple[ImagesOfFolder, int]] = {}
         self._twice: dict[str, str] = {}
-        """The names that more than one image has, each with the URI of the second image of that name."""
+        """Maps each name that several images have to the URI of the second of these images."""
         self._found: set[str] = set()
         self._count = 0
         folders = folders_of_images(

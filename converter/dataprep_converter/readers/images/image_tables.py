@@ -1,7 +1,7 @@
 """Uses the reader of the source `csv`, `jsonl` or `parquet` to read the rows of a table that lists images and can have other columns.
 
-The planner reads the table once, and stores each row's values in the unit of the row's image. This costs little, because a table of images
-is small compared with the images. Workers don't read the table.
+The planner reads the table once, and stores each row's values in the unit of the row's image. A table of images is small compared with the
+images, so storing its rows costs little. Workers don't read the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,13 +77,13 @@ class ImageTable(Closeable):
         others = references[1 if listed.label_column is None else 2 :]
         columns = list(dict.fromkeys(name for reference in others for name in self._found(reference, names)))
         if kind == "Csv":
-            # Columns that aren't added to the images are read as text: a path or a class such as 007 isn't a number, and any cell is valid
-            # as text.
+            # Read columns that aren't added to the images as text: any cell is valid as text, and a path or class such as 007 isn't a
+            # number.
             typed = {*columns} - {self._path, self._label}
             state["columns"] = [column | ({"type": "String"} if column["name"] not in typed else {}) for column in state["columns"]]
         member = source.member
         if kind == "Jsonl":
-            # If a list of columns is given, even an empty one, the source accepts additional keys in the records, whatever their values
+            # Give a list of columns, even if it is empty: the source then accepts additional keys in the records, whatever their values
             # are.
             needed = {*columns, self._path, self._label}
             state["columns"] = [[column, path] for column, path in state["columns"] if column["name"] in needed]

@@ -30,8 +30,10 @@ class Tree:
     """The suffix that each file name has before its extension."""
 
     def stem(self, path: str) -> str | None:
-        """The part of a path that an image and its partner have in common. Returns None unless the path has the tree's suffix and one of
-        the tree's extensions."""
+        """The part of a path that an image and its partner have in common.
+
+        Returns None if the path lacks the tree's suffix or has none of the tree's extensions.
+        """
         extension = extension_of(path)
         stem = path[: -1 - len(extension)]
         return stem.removesuffix(self.suffix) if extension in self.extensions and stem.endswith(self.suffix) else None
@@ -83,8 +85,10 @@ class UnmatchedFiles:
             self.examples.append(uri)
 
     def conclude(self) -> list[str]:
-        """Returns a warning if the policy is Skip and any files have no counterpart. With any other policy, raises NotFound for such files,
-        naming the first of them."""
+        """For files without a counterpart, returns a warning if the policy is Skip.
+
+        With any other policy, raises NotFound, which names the first of these files.
+        """
         count = self.images + self.partners
         if not count:
             return []

@@ -1,7 +1,8 @@
 """Carries columns through an engine that lacks many of Arrow's types, such as Spark.
 
-A value travels as a signed number of the same width, as bytes, as a boolean, or as a list of these, and comes back bit by bit. Columns
-that are compared become int64 or bytes with the same order: numbers by value, text and bytes by unsigned bytes, false before true.
+Each value is passed to the engine as a signed number of the same width, as bytes, as a boolean, or as a list of these. Afterwards, the
+original value is restored bit for bit. Columns that are compared become int64 or bytes in the same order. Numbers are ordered by value,
+text and bytes by their unsigned bytes, and false comes before true.
 """
 
 from typing import Any, Final
@@ -21,7 +22,7 @@ _types: Any = pa.types  # the stubs know only some of the types that each functi
 
 
 def carrier(kind: Any) -> pa.DataType | None:
-    """The type in which a column of type `kind` travels, or None if it can't."""
+    """The carrier type, in which a column of type `kind` is passed to the engine, or None if there is none."""
     if kind == pa.bool_():
         return kind  # type: ignore[no-any-return]  # kind is Any
     if _is_number(kind):
@@ -35,7 +36,7 @@ def carrier(kind: Any) -> pa.DataType | None:
 
 
 def carried(column: Any) -> Array:
-    """The column in its carrier."""
+    """The column, converted to its carrier type."""
     kind = carrier(column.type)
     if kind is None:
         raise TypeError(f"{column.type} has no carrier")
@@ -53,7 +54,7 @@ def carried(column: Any) -> Array:
 
 
 def returned(column: Any, kind: Any) -> Array:
-    """The column that has travelled, in its type `kind` before."""
+    """The column, converted from its carrier type back to its original type `kind`."""
     result: Array
     if column.type == kind:
         result = column
@@ -69,14 +70,14 @@ def returned(column: Any, kind: Any) -> Array:
 
 
 def ordered_type(kind: Any) -> pa.DataType | None:
-    """The type in which columns of type `kind` are compared, or None if they can't be."""
+    """The type in which columns of type `kind` are compared, or None if they can't be compared."""
     if _is_text_or_bytes(kind):
         return pa.binary()
     return pa.int64() if _is_number(kind) or kind == pa.bool_() else None
 
 
 def ordered(column: Any) -> Array:
-    """The column as int64 or bytes with the same order. A column of floats must have no nulls; it can't be changed back."""
+    """The column as int64 or bytes with the same order. A column of floats must have no nulls, and can't be converted back."""
     kind = column.type
     result: Array
     if _is_text_or_bytes(kind):
@@ -93,7 +94,7 @@ def ordered(column: Any) -> Array:
 
 
 def unordered(column: Any, kind: Any) -> Array:
-    """The column that `ordered` has changed, in its type `kind` before."""
+    """The column that `ordered` has converted, back in its original type `kind`."""
     result: Array
     if _is_text_or_bytes(kind):
         result = _from_bytes(column, kind)
@@ -107,7 +108,7 @@ def unordered(column: Any, kind: Any) -> Array:
 
 
 def _is_number(kind: Any) -> bool:
-    """Whether values have a fixed width of whole bytes, as numbers and times have."""
+    """Whether values have a fixed width of whole bytes, like numbers and times."""
     return bool(_types.is_primitive(kind) and not _types.is_interval(kind) and kind.bit_width in _SIGNED)
 
 
@@ -151,7 +152,7 @@ def _fixed_lists(items: Array, lists: Lists, kind: Any) -> Array:
 
 
 def _flipped(column: Any) -> Array:
-    """Signed numbers with the highest bit flipped. So the order of unsigned numbers is kept."""
+    """Signed numbers with the highest bit flipped, which keeps the order of unsigned numbers."""
     values = column.fill_null(0).to_numpy() ^ _SIGN
     flipped: Array = pa.array(values, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
     return flipped

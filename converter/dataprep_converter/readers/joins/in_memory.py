@@ -63,7 +63,10 @@ class InMemory:
     """Joins tables in memory; see the module's docstring and `Matching`."""
 
     def __init__(self, tables: Sequence[Columns], share: int, *, drops_bitmaps: bool) -> None:
-        """`drops_bitmaps` says whether columns of a piece that have no nulls are copied without a bitmap, as DuckDB returns them."""
+        """`drops_bitmaps` says whether a column that has no nulls in a piece is copied without a bitmap.
+
+        DuckDB returns such columns without a bitmap.
+        """
         self._tables = tables
         self._share = share
         self._drops_bitmaps = drops_bitmaps
@@ -185,7 +188,7 @@ class _RowStream:
         columns = piece.columns
         if self._drops_bitmaps:
             for column in columns:
-                # Arrow counts the nulls now, and remembers that there are none. If it didn't know, it would copy the bitmap too.
+                # Arrow counts the nulls now, and remembers that there are none. Otherwise, Arrow would also copy the bitmap.
                 _ = column.null_count
         return [_arrow.concat_arrays([column]) for column in columns]
 

@@ -139,16 +139,16 @@ class _Planner:
         yield from self._bad
 
     def _records(self, joining: Joining, tables: Sequence[OpenTable]) -> Iterator[pa.RecordBatch]:
-        """Yields the records. Notes whether an earlier rule may have divided them otherwise."""
+        """Yields the joined records, and remembers whether an earlier rule may have divided them differently."""
         if is_for_memory([table.columns for table in tables]):
             self._access.may_cut_otherwise = yield from may_be_cut_otherwise(joining.records())
         else:
             yield from joining.records()
 
     def _joining(self, tables: Sequence[OpenTable]) -> Joining:
-        """The way to join these tables: by the job's engine of SQL, if it has one that can join them and helps, or else in this process.
+        """Chooses how to join these tables: with the job's SQL engine, if it can join them and is worth using, or else in this process.
 
-        A plan that follows an older rule is made in this process, as the earlier release made it.
+        If a plan follows an older rule, tables that the earlier release may have joined in memory are joined in this process too.
         """
         engine, version = self._access.sql_engine, self._access.version_of(JOINS)
         if engine is None or (version == 1 and is_for_memory([table.columns for table in tables])):
@@ -188,7 +188,7 @@ class _Planner:
         return replace(_table(number, spec, reader, units, self._source), state=state, rules=self._access.rules())
 
     def _read(self, joining: Joining, tables: Sequence[OpenTable]) -> None:
-        """Makes all tables be read. Notes the bad rows and the decimals that have lost digits."""
+        """Has all tables read, and records their bad rows and the decimals that have lost digits."""
         lost: list[str] = []
         with closing(joining.read()) as found:
             for table, findings in zip(tables, found, strict=True):
@@ -295,7 +295,7 @@ def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, sourc
 
 
 def _with_types_of_keys(tables: Sequence[OpenTable]) -> list[OpenTable]:
-    """The tables, in which tables without columns have keys of the same types as the others."""
+    """The tables. A table without columns gets the key types of the other tables."""
     keys = next((table.columns.keys for table in tables if table.keys), tables[0].columns.keys)
     return [table if table.keys else replace(table, columns=replace(table.columns, keys=keys)) for table in tables]
 

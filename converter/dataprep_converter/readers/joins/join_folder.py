@@ -1,9 +1,9 @@
-"""The folder in which an engine lays the joined rows down, with what its driver has found so far.
+"""The folder of a join: an engine writes the joined rows into it, and the engine's driver saves its findings there.
 
 <folder>/<stream>-<range>-<attempt>.arrow    a range of a stream
-<folder>/state.json                          the answers of the engine, and the files of the streams that are complete
+<folder>/state.json                          the engine's answers to queries, and the files of the complete streams
 
-If the driver dies, the next driver of the same join goes on from the state.
+If the driver dies, the next driver of the same join continues from the saved state.
 """
 
 import base64
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 Rows: TypeAlias = list[tuple[Any, ...]]
 _STATE: Final = "state.json"
 _UNPINNED: Final = ("sql", "table")
-"""Sources whose rows may change although their units don't. Their rows are never taken from an earlier driver."""
+"""Sources whose rows may change even if their units don't. So rows of these sources are never taken from an earlier driver."""
 _NOT_OF_THE_ROWS: Final = "_signed"
-"""The rule that says how to sign addresses. Signatures are secrets, and the rows don't depend on them."""
+"""The rule that says how to sign addresses. It isn't part of the digest: signatures are secrets, and the rows don't depend on them."""
 
 
 class JoinFolder:
@@ -45,22 +45,22 @@ class JoinFolder:
         self._answers: dict[str, Rows] = {}
         self._streams: dict[str, Rows] = {}
         self.is_known = self._load()
-        """Whether an earlier driver has read all tables without an error, so that the answers contain what is in them."""
+        """Whether an earlier driver has read all tables without an error. If so, the stored answers say what is in the tables."""
 
     def answer(self, query: str) -> Rows | None:
         """The answer to a query, or None if the engine has to be asked."""
         return self._answers.get(query)
 
     def stream(self, name: str) -> Rows | None:
-        """The files of a stream (rows of `ranges.FILES`), or None if the stream hasn't been laid down."""
+        """The files of a stream (rows of `ranges.FILES`), or None if the stream hasn't been written completely."""
         return self._streams.get(name)
 
     def remember(self, query: str, rows: Rows) -> None:
-        """Notes the answer to a query. The next call of `save` stores it."""
+        """Remembers the answer to a query. The next call of `save` stores the answer."""
         self._answers[query] = rows
 
     def complete(self, stream: str, files: Rows) -> None:
-        """Notes and stores that a stream has been laid down."""
+        """Records and stores that a stream has been written completely."""
         self._streams[stream] = files
         self.save()
 
@@ -86,7 +86,7 @@ class JoinFolder:
         return False
 
     def remove(self) -> None:
-        """Removes the folder with all files, also those that killed tasks have begun."""
+        """Removes the folder with all files, including the unfinished files of killed tasks."""
         remove_folder(self.uri, self._store)
 
 
@@ -95,11 +95,11 @@ def remove_folder(uri: str, store: Store) -> None:
     try:
         for entry in list(store.list(uri)):
             store.delete(entry.uri)
-        with suppress(NotPermitted):  # a commit warns of this
+        with suppress(NotPermitted):  # a commit warns about this
             store.sweep(uri)
         if isinstance(store, MovesFiles):
             store.remove_folder(uri)
-    except ConvertError as exc:  # there may be another error already
+    except ConvertError as exc:  # only logged, because there may already be another error
         logger.warning("%s can't be removed: %s", uri, exc)
 
 

@@ -25,7 +25,7 @@ __all__ = ["Columns", "Count", "Join", "Keys"]
 
 JOINS: Final = "joins"
 """The part of the rules (see `run_id.PARTS`) that says how joined records are divided into pieces. In version 1, a column without nulls in
-a piece could count as larger if the rows were joined in memory, and the column had nulls in other pieces."""
+a piece could count as larger. This happened if the rows were joined in memory and the column had nulls in other pieces."""
 PIECE_RECORDS: Final = 2048
 """The maximum number of joined records that are built together. If records are large, fewer are built together, so that their total size is
 about _PIECE_BYTES."""
@@ -86,10 +86,10 @@ class Join(Closeable):
 
 
 def share_of_memory() -> int:
-    """The number of bytes that the rows may have in this process. Not positive if there is no memory for them.
+    """The number of bytes that the rows may have in this process. Zero or negative if there is no memory for the rows.
 
     This is only half of the memory, because moving the rows to DuckDB needs the same amount of memory again. A join in memory also copies
-    the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
+    the rows. But it copies one column at a time, so it needs less memory than a move to DuckDB.
     """
     return min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
 
@@ -107,8 +107,11 @@ def records_of(tables: Sequence[Columns], keys: Rows, streams: Sequence[Rows]) -
 
 
 def may_be_cut_otherwise(pieces: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, bool]:
-    """Yields the pieces of records without sequences. Returns whether version 1 of the part JOINS may have divided these records
-    otherwise. The answer is the same for all ways to join the tables."""
+    """Yields the pieces of records without sequences.
+
+    Returns whether version 1 of the part JOINS may have divided these records differently. The answer is the same for all ways to join the
+    tables.
+    """
     has_nulls = depends = False
     for piece in pieces:
         has_nulls = has_nulls or any(column.null_count for column in piece.columns)

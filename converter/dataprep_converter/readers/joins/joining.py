@@ -1,6 +1,6 @@
-"""The interface of all ways to join tables, and the way that joins them in this process.
+"""The interface of the ways to join tables, and the way that joins tables in this process.
 
-`joining_by_sql.py` is the other way. Both return the same findings, counts and records.
+`joining_by_sql.py` is the other way. Both ways return the same findings, counts and records.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -26,7 +26,7 @@ class Joining(Protocol):
     """A way to join tables. Its methods are called in this order."""
 
     def read(self) -> Generator[Findings, None, None]:
-        """Reads all tables, and yields what was found in each of them. The error of a table is raised when its turn comes."""
+        """Reads all tables, and yields what was found in each of them. A table's error is raised only when the table's turn comes."""
         ...
 
     def match(self) -> KeyCounts:
@@ -49,7 +49,7 @@ class JoinHere(Closeable):
         """`version` is the version of the part JOINS."""
         self._tables = tables
         self._join = Join([table.columns for table in tables], version)
-        # Several threads can read tables, but only one at a time adds rows to the join.
+        # Several threads can read tables, but only one thread at a time may add rows to the join.
         self._turn = Lock()
         self._stopped = Event()
 

@@ -1,4 +1,4 @@
-"""Joins tables by an engine of SQL that has several machines; see *Joins on Spark* in docs/design.md.
+"""Joins tables with an SQL engine that runs on several machines; see *Joins on Spark* in docs/design.md.
 
 t0, t1, …   the tables, as `PartReader` reads them
 places      the keys and their rows; see `places.py`
@@ -46,7 +46,7 @@ def fault(tables: Sequence[OpenTable]) -> str | None:
 
 
 class JoinBySql(Closeable):
-    """Joins tables by an engine; see `Joining`."""
+    """Joins tables with an SQL engine; see `Joining`."""
 
     def __init__(self, tables: Sequence[OpenTable], engine: SqlEngine, access: Access) -> None:
         self._tables = tables
@@ -79,12 +79,12 @@ class JoinBySql(Closeable):
             self._engine.read(f"t{table.number}", rows.schema, rows.parts, rows)
 
     def _check(self, table: OpenTable) -> None:
-        """Raises the error of the table's first part that has one."""
+        """Raises the error of the first part of the table that failed, if any."""
         for (text,) in self._engine.rows(f"SELECT said FROM t{table.number} WHERE what = '{part_reader.ERROR}' ORDER BY row LIMIT 1"):
             raise part_reader.error_of(text)
 
     def _findings(self, table: OpenTable) -> Findings:
-        """What the tasks say about a table."""
+        """What the tasks have found in a table."""
         found = Findings()
         said = f"SELECT row, said FROM t{table.number} WHERE what"
         for _, text in self._rows(f"{said} = '{part_reader.LOST}' ORDER BY row"):
@@ -93,7 +93,7 @@ class JoinBySql(Closeable):
         return found
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query about the tables or `places`. The engine is asked only if no driver has asked it before."""
+        """The rows of a query about the tables or `places`. The engine runs the query only if no driver has stored the answer."""
         rows = self._folder.answer(query)
         if rows is None:
             self._make_places()
@@ -102,7 +102,10 @@ class JoinBySql(Closeable):
         return rows
 
     def _make_places(self) -> None:
-        """Makes the view `places`, once, and reads the tables for it if an earlier driver has read them."""
+        """Makes the view `places`, once.
+
+        If only an earlier driver has read the tables, reads them again first, because the view needs them.
+        """
         if self._has_places:
             return
         if self._folder.is_known:
@@ -123,11 +126,11 @@ class JoinBySql(Closeable):
         self._has_numbers = True
 
     def match(self) -> KeyCounts:
-        """The counts of the keys. The keys are matched when the first of them is asked for."""
+        """The counts of the keys. The keys are matched when the first count is requested."""
         return self._counts
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """Lays the rows down, and returns an iterator of the joined records."""
+        """Writes the rows to temporary storage, and returns an iterator over the joined records."""
         records = self._counts.keys_in_all()
         tables = [self._rows_of(number, table, records) for number, table in enumerate(self._columns)]
         return records_of(self._columns, self._key_rows(records), tables)
@@ -173,7 +176,7 @@ class JoinBySql(Closeable):
         return paths
 
     def _stream(self, paths: Sequence[str], schema: pa.Schema, back: Any) -> RowStream:
-        """The rows of the files. `back` changes a column back to its type in `schema`."""
+        """The rows of the files. `back` converts a column back to its type in `schema`."""
         batches = (
             pa.RecordBatch.from_arrays(
                 [back(column, kind) for column, kind in zip(batch.columns, schema.types, strict=True)], schema=schema

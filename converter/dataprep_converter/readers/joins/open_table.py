@@ -33,7 +33,7 @@ class OpenTable:
     state: Mapping[str, Any]
     """The frozen state of the reader."""
     rules: Mapping[str, Any]
-    """What the reader follows; see `Access.rules`."""
+    """The rules that the reader follows; see `Access.rules`."""
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class OpenTable:
 
 @dataclass
 class Findings:
-    """What the reader of a table has found beside the rows that can be joined."""
+    """What the reader of a table has found, apart from the rows that can be joined."""
 
     bad: list[tuple[int, str]] = field(default_factory=list)
     """The bad rows with the reasons, in the order of the table."""

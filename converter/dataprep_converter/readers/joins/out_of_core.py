@@ -1,8 +1,8 @@
 """Joins tables out of core: rows are inserted into DuckDB, and returned in the order of the keys.
 
 The rows are passed to DuckDB in memory, in tables and columns whose names contain numbers instead of the user's names. DuckDB can access
-only its temporary folder, to which it moves data that exceeds its share of the memory. Every query has a complete ORDER BY, so the result
-depends neither on the number of threads nor on the size of the memory.
+only its temporary folder, to which it moves data that exceeds its share of the memory. The ORDER BY of every query determines the order
+completely. So the result depends neither on the number of threads nor on the memory's size.
 
     t0, t1, …   the tables:   row | k0, k1, … | c0, c1, …
     places      the keys and their rows; see `places.py`

@@ -36,8 +36,8 @@ class PartReader:
     """Reads any part of a table. Can be pickled.
 
     The rows have the columns `row | k0, k1, … | o0, … | c0, c1, … | what, said`: the number of the row, the keys and the columns of
-    `orderBy` in a form that can be compared, the other columns in their carriers, and two nulls. If `what` isn't null, the row isn't one of
-    the table: it says which row is bad, which decimals have lost digits, or which error has ended the part.
+    `orderBy` in a form that can be compared, the other columns in their carriers, and two nulls. A row whose `what` isn't null isn't a row
+    of the table. It reports a bad row, decimals that have lost digits, or the error that has ended the part.
     """
 
     kind: str
@@ -87,7 +87,10 @@ class PartReader:
         return pa.schema(fields)
 
     def __call__(self, access: Access, part: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a part. An error of the reader is a row too, because an engine would repeat a part that fails."""
+        """Yields the rows of a part.
+
+        If the reader fails, yields a row that contains the error. If the error were raised, the engine would repeat the part.
+        """
         samples = range(self.borders[part], self.borders[part + 1])
         try:
             if samples:
@@ -153,7 +156,7 @@ def text_of(error: ConvertError) -> str:
 
 
 def error_of(said: str) -> ConvertError:
-    """The error that `text_of` has returned as text."""
+    """The error that `text_of` has converted to text."""
     error: ConvertError = pickle.loads(base64.b64decode(said))  # noqa: S301 - pickled by a task of this job
     return error
 

@@ -1,4 +1,4 @@
-"""The statements of SQL that find the rows of each key. DuckDB and Spark SQL both understand them.
+"""The SQL statements that find the rows of each key. DuckDB and Spark SQL both understand them.
 
     t0, t1, …   the tables:   row | k0, k1, … | …
     places      the keys:     k0, k1, … | n0, first0, last0 | n1, first1, last1 | …
@@ -33,7 +33,7 @@ def places_of(tables: Sequence[Columns]) -> str:
 
 
 def row_of(table: Columns) -> str:
-    """The name, without the table's number, of the column of `places` with the row to use."""
+    """The name of the column of `places` that contains the row to use. The name doesn't include the table's number."""
     return "last" if table.last else "first"
 
 

@@ -1,4 +1,4 @@
-"""The joined rows, laid down in ranges of their records' numbers: each range is a file in a store, and the rows of a file are sorted."""
+"""Stores the joined rows in ranges of record numbers. Each range is a file in a store, and the rows of a file are sorted."""
 
 import io
 import uuid
@@ -18,13 +18,13 @@ from dataprep_converter.stores import Upload
 _arrow: Any = pa  # the type stubs lack some functions
 
 RANGE_RECORDS: Final = 250_000
-"""The number of records of a range. Its rows are sorted by one task."""
+"""The number of records in a range. One task sorts the rows of a range."""
 _FAILED: Final = -1
-"""The range in a row that says which error has ended a task."""
+"""The value of `range` in a row that reports the error that has ended a task."""
 _BUFFER: Final = 8 << 20
 """The number of bytes that are read in one request."""
 FILES: Final[pa.Schema] = _arrow.schema({"range": pa.int64(), "rows": pa.int64(), "file": pa.string()})
-"""What a task says about each file that it has written."""
+"""What a task reports about each file that it has written."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RangeWriter:
     def __call__(self, access: Access, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes a file for each range, and yields a row of FILES for it. Each attempt of a task writes files of its own.
 
-        An error of the store is a row too, because an engine would repeat a task that fails.
+        If the store fails, yields a row that contains the error. If the error were raised, the engine would repeat the task.
         """
         try:
             yield from self._write(access, batches)
@@ -128,8 +128,11 @@ def failed(error: ConvertError) -> pa.RecordBatch:
 
 
 def check(files: Sequence[tuple[Any, ...]]) -> None:
-    """Raises the error of a task that has failed. `files` are rows of FILES that tasks have just returned. Rows that were stored must not be
-    passed, because the error is unpickled."""
+    """Raises the error of a task that has failed.
+
+    `files` are rows of FILES that tasks have just returned. Never pass rows that were read from a store, because this function unpickles
+    the error.
+    """
     for number, _, said in files:
         if number == _FAILED:
             raise error_of(said)
@@ -154,7 +157,7 @@ def paths_by_range(files: Sequence[tuple[Any, ...]], *, rows: int, of: str = "th
 
 
 def rows_in_files(paths: Sequence[str], access: Access, *, keeps: bool) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the files. Unless `keeps` is set, removes each file when it has been read."""
+    """Yields the rows of the files. Removes each file after reading it, unless `keeps` is set."""
     for path in paths:
         store = access.store(path)
         with store.open(path) as source:

@@ -43,8 +43,10 @@ class SortedKeys:
         return self._count(table, self._sorted_tables[table].duplicates())
 
     def missing(self, table: int) -> Count:
-        """Counts the keys that are missing from a table but exist in another table. The `Count` includes the smallest such key as an
-        example, with its rows in the first table that contains it."""
+        """Counts the keys that are missing from a table but exist in another table.
+
+        As an example, the `Count` has the smallest of these keys, with its rows in the first table that contains it.
+        """
         numbers = self._sorted_tables[table].numbers
         lacking = len(self._keys_in_any) - len(numbers)
         if not lacking:
@@ -71,7 +73,7 @@ class SortedKeys:
         if len(sorted_table.numbers) != len(self._keys_in_all):
             places = places[_places_in(self._keys_in_all, sorted_table.numbers)]
         rows: Places = self._rows[table].to_numpy()
-        # The position of a row differs from the row's number if bad rows before this row are missing.
+        # Bad rows are missing here, so a row's position can be less than its number.
         return rows[places] if len(rows) and rows[-1] != len(rows) - 1 else places
 
     @cached_property
@@ -157,8 +159,8 @@ def _sort(numbers: Numbers) -> tuple[Numbers, Places]:
     if high - low >= 1 << (_BITS - bits):
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
-    # Store each number and its position in one word. Sorting the words takes only a sixth of the time needed to sort positions by their
-    # numbers.
+    # Store each number and its position in one word, because sorting these words takes only a sixth of the time of sorting positions by
+    # their numbers.
     words = numbers - low
     words <<= bits
     words |= np.arange(len(words))

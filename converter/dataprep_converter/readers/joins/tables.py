@@ -37,12 +37,12 @@ class Columns:
 
 @dataclass(frozen=True)
 class Count:
-    """The number of keys with some property, and the smallest such key as an example."""
+    """The number of keys that a check has found, with the smallest of them as an example."""
 
     keys: int
     example: tuple[Any, ...] = ()
     table: int = -1
-    """The number of the table that has the example."""
+    """The number of the table in which the example occurs."""
     rows: tuple[int, int] = (-1, -1)
     """The example's first and last row in the table whose number is `table`."""
 
@@ -91,8 +91,10 @@ def restore(column: Array, kind: pa.DataType) -> Array:
 
 
 def with_equal_nulls(column: Array) -> Array:
-    """The column, with the same bytes stored under each null: those of zero, an empty string or an empty list. Otherwise, a join in memory
-    and DuckDB would store different bytes under the nulls."""
+    """The column, with the bytes of zero, an empty string or an empty list stored under each null.
+
+    Without this step, a join in memory and DuckDB would store different bytes under the nulls.
+    """
     kind: Any = column.type
     missing = null_mask(column)
     places = np.where(missing, len(column) - int(missing.sum()), np.cumsum(~missing) - 1)

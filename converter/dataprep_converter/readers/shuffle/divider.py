@@ -24,12 +24,14 @@ from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.temporary import TemporaryFile
 
 MOST_BYTES: Final = 64 << 20
-"""The maximum size in bytes of the records in memory before they are sorted. The maximum is higher if there are very many columns and
-tasks. Sorting needs about twice as much memory in addition."""
+"""Records are sorted when the records in memory reach this size in bytes, or a larger size if there are very many columns and tasks.
+
+Sorting takes about twice as much additional memory.
+"""
 _COLUMN_BYTES: Final = 80
 """The approximate number of bytes that a piece takes for each column, in addition to the column's values."""
 _SHARE: Final = 16
-"""The records may take 1/_SHARE of the memory."""
+"""The records that wait to be sorted may take 1/_SHARE of the memory."""
 _MOST_KEPT: Final = 2
 """Rows are copied if their buffers take more than this many times the size of the rows."""
 _AT_ONCE: Final = 4 << 20
@@ -75,7 +77,7 @@ class _Sorter:
         """Adds rows, each with its task."""
         if rows.num_rows:
             if rows.get_total_buffer_size() > _MOST_KEPT * rows.nbytes:
-                # A slice keeps all rows of its block in memory.
+                # Copy the rows, because a slice of a block would keep the whole block in memory.
                 rows = rows.take(to_arrow(np.arange(rows.num_rows)))
             self._batches.append(rows)
             self._tasks.append(tasks)
@@ -100,8 +102,8 @@ class _Sorter:
         """Writes about _AT_ONCE bytes of the next pieces, and returns the number of pieces. An item of `pieces` consists of a task, the
         position of the piece's first row, and the position after its last row."""
         sink = pa.BufferOutputStream()
-        # Arrow writes the schema before the first batch. The stored ranges contain no schema, so write an empty batch first, which isn't
-        # stored.
+        # Arrow writes the schema before the first batch, but the stored ranges contain no schema. So first write an empty batch, which
+        # isn't stored.
         options = _arrow.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
         made: list[tuple[_Part, int]] = []
         with _arrow.ipc.new_stream(sink, self._schema, options=options) as writer:
@@ -126,9 +128,9 @@ class _Sorter:
 class Divider(Closeable):
     """Divides records among tasks.
 
-    In addition to the records to be sorted, memory holds 16 bytes for each piece, that is, for each task in each sort. For example, a slice
-    of 10 GB for 10,000 tasks takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: each takes about _COLUMN_BYTES more
-    in the file for each column, and compresses less well. So, as far as the memory allows, a sort begins only when its records take at
+    Besides the records to be sorted, memory holds 16 bytes for each piece. Each sort adds one piece for each task. For example, a slice of
+    10 GB for 10,000 tasks takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: for each column, a piece takes about
+    _COLUMN_BYTES more in the file, and pieces compress less well. So, if the memory allows it, a sort begins only when the records take at
     least as many bytes as this overhead.
     """
 

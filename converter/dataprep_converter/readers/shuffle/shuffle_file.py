@@ -25,12 +25,16 @@ _ENTRY: Final = struct.Struct("<QQQQ32s")
 
 _BAD: Final[dict[str, pa.DataType]] = {"sample": pa.int64(), "reason": pa.binary(), "raw": pa.binary(), "size": pa.int64()}
 BAD: Final[pa.Schema] = pa.schema(_BAD)
-"""The samples that could not be read. `reason` is UTF-8 and can contain lone surrogates. `raw` is null if the reader doesn't have the sample's bytes; `size` is their full size."""
+"""The samples that could not be read.
+
+`reason` is UTF-8 and can contain lone surrogates. `raw` is null if the reader doesn't have the sample's bytes. `size` is the full size of
+the sample's bytes.
+"""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a file is made from. Files with the same identity contain the same records."""
+    """Identifies what a file is made from. Files with the same identity contain the same records."""
 
     plan_sha256: str
     schema_sha256: str
@@ -52,7 +56,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Range:
-    """The range of one task, before its position in a file is known."""
+    """The range of one task, whose position in a file isn't known yet."""
 
     samples: int
     """The number of samples, including those that could not be read."""

@@ -1,7 +1,7 @@
 """The rows of a batch in the form in which a shuffle stores them: everything that a reader says about its samples, as columns.
 
-The columns are those of the reader's schema, followed by a text column for each decimal column (the digits that its values lost), by the
-line numbers if the source has lines, and by the sample numbers.
+The columns are those of the reader's schema, then for each decimal column a text column with the digits that its values lost, then the line
+numbers if the source has lines, and last the sample numbers.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class RowForm:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch without rows. Arrow's own functions can't make such a batch with a column of transposed tensors."""
+    """Returns a batch without rows. Arrow's own functions can't make an empty batch that has a column of transposed tensors."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 

@@ -91,7 +91,7 @@ class TaskReader(Closeable):
                 self._records = self._gather()
                 self._unreported_bytes = self._records.bytes_in
             except NotFound:
-                # This is the usual case if a single process does all the work.
+                # There are no files of a shuffle, as usual if a single process does all the work.
                 logger.info("there are no files of the first round of the shuffle, so this task reads the source")
             self._is_gathered = True
         return self._records

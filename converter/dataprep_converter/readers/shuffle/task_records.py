@@ -23,7 +23,7 @@ from dataprep_converter.runtime.temporary import TemporaryFile
 _AT_ONCE: Final = 4
 """The number of ranges that are requested at the same time."""
 _PIECE_BYTES: Final = 16 << 20
-"""Rows are kept in pieces of about this size, because looking rows up in thousands of small pieces takes longer."""
+"""Rows are kept in pieces of about this size, because look-ups in thousands of small pieces would be slower."""
 _WHAT: Final = "the records of a shuffle"
 _arrow: Any = pa  # the type stubs lack some functions
 
@@ -49,7 +49,7 @@ class TaskRecords:
                 bad.write(each.bad)
                 yield from shuffle_file.batches(each.records, form.schema)
 
-        # Each range is read only once, so keep its bad samples in a file, compressed, until all good samples are stored.
+        # Each range is read only once. So keep its bad samples in a compressed file until all good samples are stored.
         with TemporaryFile(_WHAT) as bad:
             self._good = _Rows(_in_large_pieces(good(), form.schema), form.schema, SAMPLE)
             stored = memoryview(bad.map() if bad.size else b"")
@@ -76,7 +76,7 @@ class TaskRecords:
         return Batch(records=good, bad=bad_samples(bad), bytes_in=0)
 
     def lines(self, samples: Samples) -> Samples:
-        """Returns the line on which each of these samples begins. None of them may be a bad sample."""
+        """Returns the line on which each of these samples begins. The samples must not include bad samples."""
         return self._good.numbers(LINE, samples)
 
 

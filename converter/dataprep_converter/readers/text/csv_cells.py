@@ -1,5 +1,7 @@
-"""Parses CSV text into columns with Arrow. If Arrow rejects a block, regular expressions find most of its faulty rows. To find the
-remaining faulty rows, the block is halved repeatedly."""
+"""Parses CSV text into columns with Arrow.
+
+If Arrow rejects a block of rows, regular expressions find most of the faulty rows, and halving the block repeatedly finds the others.
+"""
 
 import csv
 import io
@@ -38,15 +40,17 @@ _PATTERNS: Final = {"Int64": f"^[+-]?[0-9]+$|{_HEXADECIMAL}", "Float32": DECIMAL
 
 @dataclass(frozen=True)
 class Dialect:
-    """The syntax of the cells of a CSV file."""
+    """The syntax of cells in a CSV file."""
 
     delimiter: str
     quote: str
     nulls: tuple[str, ...] = ()
     """Words that mean the same as an empty cell, in any column."""
     missing: tuple[str, ...] = ()
-    """Words that mean an empty cell in numeric and Boolean columns, but are text in other columns. `missing` can't be combined with
-    `nulls`, because Arrow accepts only one list of words for missing values."""
+    """Words that mean the same as an empty cell in numeric and Boolean columns, but are text in other columns.
+
+    `missing` can't be combined with `nulls`, because Arrow accepts only one list of words for missing values.
+    """
     by_column: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Additional words for missing values, for some columns. In a text column, such a word is a null rather than an empty string."""
 
@@ -82,8 +86,8 @@ def parse_rows(
     each skipped row, a pair (row number, number of cells) is appended to `skipped`."""
     every_word = {word for name, words in dialect.by_column.items() if types.get(name) != pa.string() for word in words}
     table = _parse(data, names, types, dialect, words=["", *dialect.nulls, *dialect.missing, *every_word], skipped=skipped, only=only)
-    # Arrow takes one list of words for all columns, so it may have treated a cell of a numeric column as missing because of another
-    # column's word. Such numeric columns are parsed again.
+    # Arrow takes one list of words for all columns. So a word of one column may have made a cell of another numeric column a null. Parse
+    # these numeric columns again, with only their own words.
     doubtful: dict[tuple[str, ...], list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True) if every_word else ():
         if column.null_count and not pa.types.is_string(column.type) and not every_word <= set(words := dialect.words(name)):
@@ -118,8 +122,8 @@ def _parse(
             delimiter=dialect.delimiter,
             quote_char=dialect.quote,
             newlines_in_values=dialect.quote.encode() in data,
-            # Arrow passes the row to the handler as text. For a row that isn't UTF-8, Arrow would print a traceback instead of calling the
-            # handler.
+            # Set the handler only for UTF-8, because Arrow passes it the row as text. For a row that isn't UTF-8, Arrow would print a
+            # traceback instead.
             invalid_row_handler=skip if _is_utf8(data) else None,
         ),
         convert_options=_arrow_csv.ConvertOptions(
@@ -138,9 +142,11 @@ class Parser:
     def __init__(
         self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str, keep_nulls: bool = False
     ) -> None:
-        """`select` names the columns to return, in this order; None means all. `of` is the source's name in messages, such as `source.csv`.
-        With `keep_nulls`, an empty cell in a column without a default is a null, unless the column is text. Without `keep_nulls`, a row
-        with such a cell is bad."""
+        """`select` names the columns to return, in this order; None means all.
+
+        `of` is the source's name in messages, such as `source.csv`. An empty cell in a column that isn't text and has no default is a null
+        if `keep_nulls` is set; otherwise its row is bad.
+        """
         self._source_name = of
         self._keep_nulls = keep_nulls
         self._select = None if select is None else list(select)
@@ -148,7 +154,7 @@ class Parser:
         self._columns = list(columns) if select is None else [by_name[name] for name in select]
         self._dialect = dialect
         self._names = [column.name for column in columns]
-        # Read a Float32 as Float64 first, because Arrow rejects numbers that are too small for a float32 instead of rounding them to zero.
+        # Read a Float32 as Float64 first: instead of rounding numbers that are too small for a float32 to zero, Arrow rejects them.
         self._types = {c.name: pa.float64() if c.type == "Float32" else TYPES[c.type] for c in columns}
         self._defaults = {column.name: self._default(column) for column in columns if column.default is not None}
         self.schema: pa.Schema = pa.schema([(column.name, TYPES[column.type]) for column in self._columns])
@@ -173,10 +179,11 @@ class Parser:
         return Block.of(batch, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Finds rows with an invalid cell, and the reasons, but looks only for faults that can occur in thousands of rows.
+        """Finds rows with an invalid cell, and the reason for each.
 
-        Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. The caller finds the remaining
-        faulty rows, such as rows with numbers that are too large, by repeatedly halving the block.
+        Looks only for faults that can occur in thousands of rows: regular expressions find these rows in one pass, and Arrow then checks
+        each distinct string once. To find the remaining faulty rows, such as rows with numbers that are too large, the caller halves the
+        block repeatedly.
         """
         typed = [column for column in self._columns if column.type in _PATTERNS]
         skipped: list[tuple[int, int]] = []
@@ -279,7 +286,7 @@ class Parser:
         if values.null_count:
             values = pc.fill_null(values, "")
         if self._dialect.by_column and self._dialect.nulls:
-            # If some columns have null words of their own, Arrow hasn't replaced the words in `nulls`, which apply to all columns.
+            # If some columns have null words of their own, Arrow hasn't applied the words in `nulls`, so apply them here to this column.
             values = pc.if_else(pc.is_in(values, value_set=_texts(self._dialect.nulls)), "", values)
         own_words = self._dialect.by_column.get(column.name, ())
         missing = pc.is_in(values, value_set=_texts(own_words)) if own_words else None
@@ -333,7 +340,7 @@ class Parser:
         return value
 
     def _is_infinite(self, value: float, column: CsvColumn) -> bool:
-        """Whether a column's default is written in digits but becomes infinite in the column's type."""
+        """Whether a column's default, although written in digits, becomes infinite in the column's type."""
         with np.errstate(over="ignore"):
             number = np.float32(value) if column.type == "Float32" else value
         return bool(np.isinf(number)) and _has_digits(column.default or "")
@@ -353,7 +360,7 @@ def _has_digits(text: str) -> bool:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether `data` is UTF-8. Arrow checks the data in place, whereas Python's decoding would make a copy."""
+    """Whether `data` is UTF-8. Uses Arrow, which checks the data in place; decoding in Python would make a copy."""
     if data.isascii():
         return True
     ends = pa.py_buffer(np.array([0, len(data)], np.int64).tobytes())

@@ -1,9 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
-Cells with a word for a missing value are ignored. A column's inferred type is the type that at least 95% of its remaining cells have. Rows
-with a cell that is not of the inferred type later become bad records. The rule for this inference has a version: the version of the part
-`inference` in `run_id.PARTS`. In version 1, even a single cell of another type made a column text. If a data set was planned with version
-1, extending or replanning it also uses version 1.
+Cells that contain a word for a missing value are ignored. The inferred type of a column is the type of at least 95% of its other cells.
+Rows in which a cell is not of the inferred type become bad records later. This rule has a version: that of the part `inference` in
+`run_id.PARTS`. In version 1, even a single cell of another type made a column text. If a data set was planned with version 1, extending or
+replanning it also uses version 1.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,9 @@ class Kind:
 
     type: str
     cells: int = 0
-    """The number of filled cells that were examined. `cells` is set only if some filled cells are not of the inferred type."""
+    """The number of filled cells that were examined. Set only if some filled cells are not of the inferred type."""
     others: int = 0
-    """The number of filled cells that are not of the inferred type. If the inferred type is text, `others` is the number of cells that
-    aren't numbers."""
+    """The number of filled cells that are not of the inferred type. For text, the number of filled cells that aren't numbers."""
     other: str = ""
     """The text of the first cell that is not of the inferred type."""
     row: int = 0
@@ -44,8 +43,7 @@ class Kind:
 
     @property
     def misfits(self) -> str:
-        """The part of a message that says how many cells are not of the type. The part is empty if all cells are of the type, or if the
-        type is String."""
+        """The part of a message that says how many cells are not of the type. Empty if all cells are of the type, or for String."""
         if not self.others or self.type == "String":
             return ""
         return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"

@@ -33,8 +33,10 @@ class Rows:
     line_ends: Places
     """The positions of all line ends, including those inside quotes, for counting lines."""
     quotes: Places
-    """The positions of all quotes that open or close a cell. Both quotes of a doubled quote may be included. In a complete text, however,
-    no quotes are included after a quote that is never closed."""
+    """The positions of all quotes that open or close a cell.
+
+    May include the two quotes of a doubled quote. In a complete text with a quote that is never closed, includes no quote after it.
+    """
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -76,8 +78,11 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
 
 
 def prefixes(previous: bytes, *, delimiter: str, quote: str) -> list[bytes]:
-    """The prefixes (see `ScansCells`) of a position after the byte `previous`. There are up to three cases: the position is outside quotes,
-    inside quotes, or directly after a quote that closes a cell unless another quote follows."""
+    """The prefixes (see `ScansCells`) of a position after the byte `previous`.
+
+    There are up to three cases: the position is outside quotes; inside quotes; or directly after a quote, which closes the cell if no other
+    quote follows.
+    """
     mark = quote.encode()
     closed = [mark + mark] if previous == mark else []
     return [_outside(previous, delimiter=delimiter, quote=quote), _inside(previous, mark), *closed]
@@ -94,7 +99,7 @@ def prefix_after(data: bytes, quotes: Places, *, delimiter: str, quote: str) -> 
 
 
 def _inside(previous: bytes, mark: bytes) -> bytes:
-    # Keep a \r, because only the next byte shows whether it ends a line.
+    # Keep a final \r, because only the next byte shows whether the \r ends a line.
     return mark + previous if previous == b"\r" else mark
 
 
@@ -111,7 +116,7 @@ def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Pla
         return feeds
     returns = native.places_of(data, _RETURN)
     is_last = returns == len(text) - 1
-    # A \r at the end of a piece might be the first half of \r\n. Only the next piece can show whether it is.
+    # A \r at the end of a piece might be the first half of \r\n, which only the next piece can show.
     followed = np.where(is_last, 0 if at_end else _LINE_FEED, text[np.minimum(returns + 1, len(text) - 1)])
     alone = returns[followed != _LINE_FEED]
     return np.sort(np.concatenate((feeds, alone))) if len(alone) else feeds
@@ -130,13 +135,16 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
 
 
 def _without_doubled(data: bytes, quotes: Places, *, row: int, delimiter: int, quote: int) -> Places:
-    """The quotes, without the doubled quotes of the row that begins at `row`. The last remaining quote is the one that is never closed."""
+    """The quotes, without the doubled quotes in the row that begins at `row`.
+
+    The last quote that remains is the one that is never closed.
+    """
     before = int(np.searchsorted(quotes, row))
     return np.concatenate((quotes[:before], _quotes_one_by_one(data, quotes[before:], delimiter=delimiter, quote=quote)))
 
 
 def _quotes_one_by_one(data: bytes, places: Places, *, delimiter: int, quote: int) -> Places:
-    """Like `_quotes`, but examines one quote after another. This function is needed if some quotes are text."""
+    """Like `_quotes`, but examines one quote after another, which is necessary if some quotes are text."""
     cell_quotes: list[int] = []
     inside = False
     second_quote = -1

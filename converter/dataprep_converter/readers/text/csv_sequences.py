@@ -104,8 +104,10 @@ class _Texts(FilesReader[list[_Text]]):
         return columns
 
     def _as_text(self, content: bytes) -> bytes:
-        """The content as UTF-8. Without an encoding in the spec, the content is UTF-8 and keeps its byte order mark, as in earlier
-        releases."""
+        """The content as UTF-8.
+
+        If the spec gives no encoding, the content must be UTF-8. It then keeps its byte order mark, as it did in earlier releases.
+        """
         if self._encoding is None:
             if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise BadSample(f"the file is UTF-16; set {OF}.encoding to Utf16Le or Utf16Be")
@@ -184,8 +186,8 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # If the source has labels, a column that is in neither file might have been computed from either file, so its bad step is
-            # unknown.
+            # If the source has labels and the column is in neither file, a step might have computed it from either file. The bad step is
+            # then unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
             at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))
@@ -249,7 +251,7 @@ class _Part:
         file_of = np.repeat(np.arange(len(rows)), rows)
         faults: dict[int, str] = {}
         for file in np.unique(file_of[list(block.reasons)]).tolist():
-            # Parse the file separately, because line numbers in the joined text differ from those in the file.
+            # Parse the file on its own, because line numbers in the joined text aren't those of the file.
             reasons = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
             faults[file] = reasons[min(reasons)]
         return cls(texts, rows, first_lines, block.records, block.places, faults)
@@ -260,8 +262,10 @@ class _Part:
         return content
 
     def column(self, name: str, is_good: _Mask, *, is_list: bool) -> Array:
-        """A column that has one value for each good file: the list of the values in the file's rows if `is_list` is true, otherwise only
-        the first value."""
+        """A column that has one value for each good file.
+
+        If `is_list` is true, this value is the list of the values in the file's rows; otherwise, it is the value in the first row.
+        """
         values = self.records.column(name)
         counts = self.counts[is_good]
         if not is_good.all():
@@ -274,8 +278,10 @@ class _Part:
         return lists
 
     def uneven_files(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
-        """Maps each file whose rows differ in one of the columns `names` to a message about the difference. Files with a bad row are
-        skipped."""
+        """Maps each file in which a column of `names` has different values to a message about the difference.
+
+        Files with a bad row are skipped.
+        """
         faults: dict[int, str] = {}
         is_good = np.ones(len(self.counts), np.bool_)
         is_good[list(self.faults)] = False
@@ -304,7 +310,7 @@ def _sequence(field: "pa.Field[Any]") -> "pa.Field[Any]":
 
 
 def _decompress(content: bytes, *, packed: bool) -> bytes:
-    """A file's content, decompressed. Unless the plan's unit is marked as `packed`, only gzip is decompressed."""
+    """A file's content, decompressed. Only gzip is decompressed, unless the plan marks the unit as `packed`."""
     compression = compression_of(content)
     if compression is None or (compression != "gzip" and not packed):
         return content

@@ -100,7 +100,8 @@ class InferredColumns:
 
     columns: list[CsvColumn]
     misfits: dict[str, str]
-    """For each column with cells that are not of its type, a message that gives the number of these cells and an example."""
+    """A message for each column in which some cells don't have the column's type. The message gives the number of these cells, and an
+    example."""
     seems_headed: bool = False
     """Whether all cells that are not of their column's type are in the first row, which might then be a header."""
     texts: dict[str, str] = field(default_factory=dict)

@@ -29,7 +29,10 @@ def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, o
 
 
 def check_exist(named: Iterable[str], columns: Sequence[C], *, of: str) -> None:
-    """Raises BadSpec for a name that no column has, unless there are no columns. `of` is the field of the spec that contains the names."""
+    """Raises BadSpec for a name that no column has.
+
+    Accepts any name if there are no columns. `of` is the field of the spec that contains the names.
+    """
     names = [column.name for column in columns]
     for name in named if columns else ():
         if name not in names:

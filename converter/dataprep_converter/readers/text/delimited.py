@@ -1,8 +1,8 @@
 """The source `csv` reads text in rows and columns, and parses it with Arrow.
 
 The planner reads every file once. The planner splits the files at row ends into units of about 4 MiB (`stretches.py`), counts the rows and
-freezes the types of the columns. Workers parse one unit at a time (`csv_cells.py`). Only faulty rows are bad records, and each is reported
-with its line and cell.
+freezes the types of the columns. Workers parse one unit at a time (`csv_cells.py`). Only faulty rows become bad records, each with its line
+and cell in the reason.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,11 +71,11 @@ class CsvReader(StretchReader):
         return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Rows:
-        """Finds the rows of `data`. Arrow's parser would find the same rows."""
+        """Finds the rows of `data`, which are the same as those that Arrow's parser would find."""
         return self._dialect.rows(data, at_end=at_end)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """Parses the rows. Faulty rows are bad, and are reported with their line."""
+        """Parses the rows. Faulty rows become bad records, with their line in the reason."""
         return self._parser.parse(data, records=records, line=line, uri=uri)
 
 
@@ -122,7 +122,7 @@ class _Planner:
     def _with_columns(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
         """Yields the files. Before the first file that has columns is yielded, determines the columns from this file."""
         for root, path, entry in files:
-            # Don't open empty files: they have no columns, and a folder may begin with thousands of them.
+            # Don't open empty files: they have no columns, and a listing may begin with thousands of empty files.
             if self._columns is None and entry.size > 0 and not self._access.only_scans:
                 with (
                     open_once(self._access.store(entry.uri), entry) as source,
@@ -191,7 +191,7 @@ class _Planner:
             length = unit if length < unit else 2 * length
 
     def _has_rows(self, data: bytes, least: int) -> bool:
-        """Whether there are more than `least` bytes, and a row ends in the first `least` of them unless `least` is 0."""
+        """Whether there are more than `least` bytes, and a row ends in the first `least` bytes. Always true if `least` is 0."""
         return not least or (len(data) > least and len(self._dialect.rows(data[:least], at_end=False)) > 0)
 
     def _infer_columns(self, start: FileStart, uri: str) -> None:

@@ -1,13 +1,14 @@
-"""Reads a JSON file that is a single array, such as `[{"x": 1}, {"x": 2}]`, piece by piece. Finds where elements begin and end, and puts
-each element on its own line, so that the JSON Lines parser can read it.
+"""Reads a JSON file that is a single array, such as `[{"x": 1}, {"x": 2}]`, piece by piece.
 
-A stretch of such a file begins with the bracket or comma before its first element, and ends before the comma or bracket after its last
-element. A stretch can therefore be scanned without the text before it, and its length doesn't change when each element is put on its own
-line.
+Finds where the elements begin and end, and puts each element on its own line, so that the parser for JSON Lines can read them.
 
-If the first line of a file is a complete array and more text follows, the file is not an array: each of its lines is a record. To find this
-out, up to START_BYTES of the file are examined before the file is divided. A file with a longer first line is treated as an array, unless
-the array turns out to end on the first line and more text follows (`ArrayInFirstLine`).
+A stretch of such a file begins with the bracket or comma before the stretch's first element, and ends before the comma or bracket after the
+last element. A stretch can therefore be scanned without the text before it. Putting each element on its own line doesn't change the
+stretch's length.
+
+If the first line of a file is a complete array and more text follows, the file is not an array: each of its lines is a record. To recognise
+such files, up to START_BYTES are examined before a file is divided. A file with a longer first line is treated as an array. If that array
+then ends on the first line and more text follows, `ArrayInFirstLine` is raised.
 
 An array with an empty element, as after an extra comma, is refused, because an empty element can't be a record.
 """
@@ -41,7 +42,7 @@ _ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")
 _BLANKS: Final = b" \t\r\n"
 _RUN_OF_BLANKS: Final = re.compile(rb"[ \t\r\n]+")
 _USUAL_BLANKS: Final = 16
-"""Up to this many blanks before each element are skipped for all elements at once. This is fast for many elements with few blanks."""
+"""Up to this many blanks before each element are skipped for all elements at once. With many elements and few blanks, this is fast."""
 _IS_BLANK: Final = np.isin(np.arange(256), np.frombuffer(_BLANKS, np.uint8))
 _IS_SIGN: Final = np.isin(np.arange(256), np.frombuffer(b"{}[],", np.uint8))
 _STEPS: Final = np.zeros(256, np.int64)
@@ -137,7 +138,7 @@ def examine_array(entry: Entry, start: bytes, forward: ForwardReader) -> TextFil
                 raise
 
     found = text_file(watched(), forward, form={"array": True})
-    # Don't list any elements as long as the array might be only the first line.
+    # If the array might be only the first line of the file, don't list any elements.
     return found if found.fault is None or is_past_first_line else replace(found, stretches=[])
 
 
@@ -184,8 +185,10 @@ def scan_stretch(data: bytes, at_end: bool) -> Lines:
 
 
 def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
-    """The complete elements as lines without their separators. Raises BadSample for text that isn't part of the array and, if `closed`, for
-    an array that has no end."""
+    """The complete elements as lines without their separators.
+
+    Raises BadSample for text that isn't part of the array. If `closed`, also raises it for an array that has no end.
+    """
     first = data[:1] if not data[:1].isspace() else data.lstrip(_BLANKS)[:1]
     if first not in (b"[", b",", b"]", b""):
         raise _ClosedEarly(f"there is more text after the end of the array: {shown(_text_at(data, 0))}", on_first_line=True)

@@ -137,7 +137,7 @@ class _Nested:
 
 
 def _leaves(path: Path, value: dict[str, Any], nested: _Nested) -> Iterator[tuple[Path, str]]:
-    """Yields a path and a kind for each value that is not an object, for each empty object, and for each object that is a column."""
+    """Yields a path and a kind for each empty object, for each object that is a column, and for each value of any other type."""
     for key, each in value.items():
         inner = (*path, key)
         if isinstance(each, dict) and each:
@@ -177,12 +177,12 @@ def _inferred(seen: Mapping[Path, _PathTypes], nested: _Nested, uri: str) -> lis
             continue
         is_inside = any(nested.is_column(path[:length]) for length in range(1, len(path)))
         if is_inside and not nested.is_named(path) and (set(each.kinds) == {"null"} or not set(each.kinds) <= _SINGLE):
-            continue  # the object can hold values that the column can't, such as lists with nulls
+            continue  # only the object can hold some of these values, such as lists with nulls
         if path in nested.values:
             columns.append((_nested_column(path, each, nested.values[path], uri, by_default=not is_inside), path))
             continue
         column = _column(path, each, uri)
-        # Numbers have 64 bits in an object that is a column, so they also have 64 bits in the columns of the object's keys.
+        # Numbers in an object that is a column have 64 bits. So columns for the object's keys have 64 bits, too.
         columns.append((column.model_copy(update={"type": "Float64"}) if is_inside and column.type == "Float32" else column, path))
     return columns
 
@@ -251,7 +251,7 @@ def _kind(value: Any) -> str:
 
 
 def _path(name: str, seen: dict[Path, _PathTypes]) -> Path:
-    """The path of a column in the spec. A key with exactly the column's name takes precedence over keys inside objects."""
+    """The path of a column in the spec. If there is a key with exactly the column's name, the name doesn't mean a key inside an object."""
     if (name,) in seen:
         return (name,)
     return next((path for path in seen if "/".join(path) == name), tuple(name.split("/")))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from dataprep_converter.core.errors import BadData
 
 LONGEST_ELEMENT: Final = 64 << 20
-"""The maximum number of characters in an array element, or in a value that is not an array."""
+"""The maximum number of characters in an element of an array, or in any other value."""
 
 _SPACE = " \t\r\n"
 _DECODER = json.JSONDecoder()
@@ -70,7 +70,7 @@ class _Text:
         return BadData(f"{self._uri}: invalid JSON at character {self._before + self._at:,}: {what}.", uri=self._uri)
 
     def peek(self) -> str:
-        """The next character that is not white space, or an empty string at the end. Doesn't consume the character."""
+        """The next character that is not white space, or an empty string at the end. The character isn't consumed."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -121,7 +121,8 @@ class _Text:
     def _more(self) -> bool:
         """Reads more text. Returns False at the end of the stream.
 
-        Reads until the unconsumed text has become at least twice as long, so that the parsing of a long value isn't restarted too often.
+        Reads until the unconsumed text is at least twice as long as at the beginning of this call, so that parsing a long value isn't
+        restarted too often.
         """
         rest = self._text[self._at :]
         parts = [rest]

@@ -49,8 +49,9 @@ class SeveralTypes(ValueError):
 
 
 def kind_of(values: Iterable[Any]) -> pa.DataType | None:
-    """Returns the type that can hold all values of a column, or None if no type can hold them in every format, for example if the values
-    are all empty objects. Raises SeveralTypes.
+    """Returns the type that can hold all values of a column.
+
+    Returns None if no type can hold the values in every format, for example because they are all empty objects. Raises SeveralTypes.
     """
     return plain_type(_common_kind(list(values), ()))
 

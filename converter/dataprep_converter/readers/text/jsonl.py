@@ -2,7 +2,7 @@
 Arrow parses the objects with a schema that the planner fixed (`json_columns.py`).
 
 Files are split at line ends (`stretches.py`). Lines that Arrow rejects are found by repeatedly halving the text. Only the rejected lines
-are bad, and a reason is reported for each of them.
+become bad records, each with a reason.
 """
 
 import json
@@ -219,8 +219,8 @@ class _Parser:
     def _suspects(self, data: bytes, lines: Lines) -> dict[int, str]:
         """The lines that clearly aren't a single object, and the reasons.
 
-        Arrow accepts any white space between records, so line ends needn't separate them. Inside an object, however, `{` can't follow `}`.
-        Therefore, if each line begins with `{` and ends with `}`, and Arrow finds as many records as lines, each line is a record.
+        The check is needed because Arrow accepts any white space between records, not only line ends. Inside an object, `{` can't follow
+        `}`. So each line is a record if each line begins with `{` and ends with `}`, and Arrow finds as many records as lines.
         """
         text = np.frombuffer(data, np.uint8)
         faults: dict[int, str] = {}
@@ -278,7 +278,7 @@ class _Parser:
         except _DuplicateKey as exc:
             return f"the key {exc.args[0]!r} is there twice"
         except ValueError:
-            # Python limits the number of digits that it converts into an integer.
+            # Python raises ValueError for an integer with too many digits.
             return f"not a record: it has an integer of more than {sys.get_int_max_str_digits():,} digits"
         if not isinstance(record, dict):
             return f"expect an object but have {shown(json.dumps(record))}"
@@ -350,7 +350,10 @@ def _value_type(kind: Any) -> pa.DataType:
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type in which a column is parsed. Float32 columns are parsed as float64, so that numbers too large for float32 are recognised."""
+    """The type in which a column is parsed.
+
+    Float32 columns are parsed as float64, so that numbers that are too large for float32 can be found.
+    """
     if _value_type(kind) != pa.float32():
         return kind
     return pa.list_(pa.float64()) if pa.types.is_list(kind) else pa.float64()

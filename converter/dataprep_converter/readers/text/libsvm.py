@@ -71,8 +71,11 @@ class LibsvmReader(Closeable):
         return {}
 
     def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array in `samples`. The arrays contain the samples' numbers. Dense vectors are made for one batch at a
-        time, because the dense vectors of a whole stretch with many short lines would need too much memory."""
+        """Yields a batch for each array in `samples`.
+
+        The arrays contain the samples' numbers. Dense vectors are made for one batch at a time: those of a whole stretch with many short
+        lines would need too much memory.
+        """
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
@@ -108,8 +111,8 @@ def scan(data: bytes, at_end: bool) -> Lines:
     if not (_IS_SPACE[first] | (first == ord("#"))).any():
         return lines
     inked = np.flatnonzero(~_IS_SPACE[text])
-    # For each line, find the first character after the line's start that is not white space. If the line contains only \v or \f, this is a
-    # character of a later line.
+    # For each line, find the first character from the line's start on that is not white space. For a line with only \v or \f, this
+    # character is in a later line.
     places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
     has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
     return replace(lines, starts=lines.starts[has_record], ends=lines.ends[has_record])
@@ -138,7 +141,7 @@ class _Tokens:
 
     def strings(self) -> Array:
         """The tokens as a column of strings."""
-        # Build a column in which tokens alternate with the gaps between them, and take every second row.
+        # Build a column in which tokens alternate with the gaps between tokens, and take every second row.
         cuts = np.column_stack((self.starts, self.ends)).ravel()
         if not len(cuts):
             return pa.array([], pa.large_string())
@@ -213,7 +216,7 @@ class _SparseReader(StretchReader):
             pairs = pairs.select(~is_query)
         elif is_query.any():
             faults.add(pairs, is_query, lambda _: "it has a query id; set source.libsvm.qid")
-        # From here on, check only lines that are good so far, so that every bad line is reported with its first fault.
+        # From here on, check only the lines without a fault, so that every bad line is reported with its first fault.
         keys, values, pairs = self._pairs(pairs.select(faults.is_good[pairs.lines]), faults)
         is_good = faults.is_good[pairs.lines]
         counts = np.bincount(pairs.lines[is_good], minlength=rows)

@@ -34,7 +34,7 @@ class Lines:
         return len(self.starts)
 
     def unclosed_quote(self) -> None:
-        """None, because lines have no quotes that must be closed."""
+        """None, because lines have no quotes to close."""
 
     def lines_before(self, place: int) -> int:
         """The number of line ends before a position."""
@@ -54,7 +54,7 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     if size > (int(ends[-1]) if len(ends) else 0):
         ends = np.append(ends, size)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[: len(ends)]
-    # A line can be blank only if its first character is white space.
+    # Check only lines whose first character is white space, because only they can be blank.
     if skip_blank and len(starts) and _IS_BLANK[text[starts]].any():
         has_text = np.logical_or.reduceat(~_IS_BLANK[text[:size]], starts)
         starts, ends = starts[has_text], ends[has_text]

@@ -1,5 +1,4 @@
-"""Recognises binary files by their first bytes, and refuses to read them as text. Without this check, they would be read as meaningless
-rows."""
+"""Recognises binary files by their first bytes, and refuses to read them as text, because their rows would be meaningless."""
 
 from typing import Final
 
@@ -23,7 +22,7 @@ _KINDS: Final = (
 )
 _ZIP: Final = b"PK\3\4"
 MOST_BYTES: Final = 4096
-"""This many bytes from the beginning of a file are enough to recognise any of these kinds."""
+"""This many bytes from the beginning of a file are enough to recognise any known kind of binary file."""
 
 
 def refuse_binary(start: bytes, uri: str) -> None:

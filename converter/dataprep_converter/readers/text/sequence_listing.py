@@ -120,7 +120,10 @@ def dialect_of_source(source: CsvSequencesSource) -> Dialect:
 
 
 def _is_packed(uri: str) -> bool:
-    """Whether a file's name indicates a compression other than gzip. Gzip has always been recognised by a file's content."""
+    """Whether a file's name indicates a compression other than gzip.
+
+    Gzip doesn't matter here, because it has always been recognised by a file's content.
+    """
     return without_suffix(uri) != uri and not uri.lower().endswith(".gz")
 
 

@@ -118,7 +118,10 @@ def open_forward(
 
 
 def long_record(uri: str, line: int, limit: str) -> BadData:
-    """The error for a record of more than LONGEST_RECORD bytes. `limit` is the error's message, such as "a row of more than {} MiB"."""
+    """The error for a record of more than LONGEST_RECORD bytes.
+
+    `limit` is the template of its message, such as "a row of more than {} MiB".
+    """
     return BadData(f"{uri}, line {line}: {limit.format(LONGEST_RECORD >> 20)}", uri=uri)
 
 
@@ -211,7 +214,7 @@ class StretchReader(BlockReader):
     def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except for
         the most recent ones."""
-        # Once line numbers have been requested, they are stored while a compressed file is parsed, because going back in the file is
+        # Store the line numbers while a compressed file is parsed, once any have been requested, because going back in the file is
         # expensive.
         self._lines_were_asked_for = True
         index, rows = units.locate(samples)
@@ -305,7 +308,7 @@ class _WholeFile(Closeable):
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
         """Yields the stretches that contain the given rows, each stretch once."""
-        # The latest stretch comes first, because it would have to be read again after later stretches.
+        # The stretch that was read last comes first, because after later stretches it would have to be read again.
         end = self._stretches[-1].first + self._stretches[-1].records if self._stretches else 0
         firsts = np.array([stretch.first for stretch in self._stretches])
         for number in np.unique(np.searchsorted(firsts, rows[rows < end], side="right") - 1).tolist():

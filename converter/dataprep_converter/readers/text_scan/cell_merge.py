@@ -12,7 +12,7 @@ from dataprep_converter.readers.text_scan.text_file import TextFile
 
 @dataclass(frozen=True)
 class TextCell:
-    """What was found in one cell of a text file. Depends neither on the other cells nor on other files."""
+    """What was found in one cell of a text file. Doesn't depend on other cells or files."""
 
     encoding: Encoding
     units: Mapping[bytes, CellUnits]

@@ -1,9 +1,10 @@
 """Scans a cell: a part of a large text file that is scanned without the text before it, so that several processes can scan one file.
 
 Units begin at the first record that begins at or after a multiple of UNIT_BYTES. So the units that begin in a cell depend only on the text
-of the cell and on the state at the start of the cell, such as being inside the quotes of CSV. There are at most three such states. A single
-pass over the cell's bytes scans the cell for each of these states. As soon as two of these scans are at the start of the same record, only
-one of them continues, because both would find the same from there on. The merge chooses the right state (`cell_merge.py`).
+of the cell and on the state at its start. For example, the start can be inside or outside the quotes of a CSV cell. There are at most three
+such states. A single pass over the cell's bytes scans the cell for each of these states. As soon as two scans reach the start of the same
+record, only one of them continues, because from there on both would find the same records. The merge chooses the right state
+(`cell_merge.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from dataprep_converter.runtime.ahead import continue_alone, end_if_not_needed
 from dataprep_converter.stores import Entry, Input
 
 _FIRST_BYTES: Final = 64 << 10
-"""The number of bytes after which most scans of a cell have reached the same record."""
+"""After this many bytes, the scans of most cells have reached the same record."""
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 ScanT = TypeVar("ScanT", bound=RecordScan)
@@ -50,7 +51,7 @@ class ScansCells(Protocol[ScanT]):
 
 @dataclass(frozen=True)
 class CellUnits:
-    """The units that begin in a cell, if the text before the cell ends in a given state."""
+    """The units that begin in a cell, for one state in which the text before the cell can end."""
 
     offsets: Sequence[int]
     sizes: Sequence[int]
@@ -102,7 +103,7 @@ def scan_cell(
 
 
 def _read_on(source: Input, entry: Entry, tracks: Sequence["_Track[ScanT]"], position: int) -> None:
-    """Reads to the end of the record with which a cell ends."""
+    """Reads on to the end of the record that begins last in a cell."""
     length = min(_FIRST_BYTES, stretches.UNIT_BYTES)
     while unfinished := [track for track in tracks if not track.is_done]:
         piece = source.read_at(position, min(length, max(0, entry.size - position)))
@@ -143,13 +144,13 @@ class _Track(Generic[ScanT]):
         self._end = end
         self._pending = prefix
         self._guessed = len(prefix)
-        """The length of the prefix at the start of `_pending`. While it isn't 0, the record in progress began before the cell."""
+        """The length of the prefix at the start of `_pending`, or 0 as soon as the record in progress is one that began in the cell."""
         self.position = begin - len(prefix)
         """The offset of the first byte of `_pending`."""
-        # Don't count a line end in the prefix, because it belongs to the text before the cell.
+        # A line end in the prefix isn't counted, because it belongs to the text before the cell.
         self._line_ends = -1 if prefix == b"\n" else 0
         self._waiting: list[bytes] = []
-        """The bytes after `_pending`, in which the record in progress doesn't end. Only a long record has such bytes."""
+        """For a long record in progress: the bytes after `_pending`, in which the record doesn't end either."""
         self._read: tuple[int, bytes] = (self._line_ends, prefix)
         """The number of line ends in the cell up to the latest bytes, and the prefix of the position after these bytes."""
         self._in_cell: tuple[int, bytes | None] = (0, None)
@@ -158,8 +159,10 @@ class _Track(Generic[ScanT]):
 
     @property
     def is_at_record(self) -> bool:
-        """Whether the scan has found the start of a record or of a blank line, so that the state of the text before the cell no longer
-        matters."""
+        """Whether the scan has found the start of a record or of a blank line.
+
+        From there on, the text before the cell no longer matters.
+        """
         return not self._guessed
 
     def advance(self, piece: bytes, *, at_end: bool) -> None:
@@ -181,7 +184,7 @@ class _Track(Generic[ScanT]):
         self.is_done = at_end or bool(self._guessed) or not self._pending
 
     def join(self, other: "_Track[ScanT]") -> None:
-        """Takes over the prefixes of a scan that is at the same record."""
+        """Takes over the prefixes of another scan that is at the same record."""
         self.found += other.found
 
     def results(self) -> Iterator[tuple[bytes, CellUnits]]:
@@ -223,7 +226,7 @@ class _Track(Generic[ScanT]):
             self._line_ends += records.lines_before(records.size)
             self.position += records.size
         elif self._guessed:
-            # Keep only the state, so that a long record that began before the cell takes no memory.
+            # Keep only the prefix, so that a long record that began before the cell takes no memory.
             self._pending = self._read[1]
             self._guessed = len(self._pending)
             self._line_ends = read
@@ -239,8 +242,8 @@ class _Track(Generic[ScanT]):
     def _continues(self, piece: bytes) -> bool:
         """Whether the next bytes only continue a long record that doesn't end in these bytes.
 
-        To find this out, only the next bytes are scanned. So the bytes of a long record are scanned twice: here, and again once the end of
-        the record is known.
+        Only the next bytes are scanned for this. So the bytes of a long record are scanned twice: here, and again when the end of the
+        record is known.
         """
         is_long = not self._guessed and len(self._pending) >= min(_FIRST_BYTES, stretches.UNIT_BYTES)
         if not is_long or self._length + len(piece) >= stretches.LONGEST_RECORD:
@@ -270,7 +273,7 @@ class _Track(Generic[ScanT]):
             )
 
     def _stops_at_quote(self, records: ScanT) -> bool:
-        """Whether a quote is never closed in a record that begins in the cell. If so, ends the scan."""
+        """Whether a record that begins in the cell has a quote that is never closed. If so, the scan ends."""
         place = records.unclosed_quote()
         if place is None or not len(records) or not self._guessed <= records.starts[-1] < self._end - self.position:
             return False
@@ -283,7 +286,7 @@ class _Track(Generic[ScanT]):
 
 
 def _distinct(tracks: Iterable[_Track[ScanT]]) -> list[_Track[ScanT]]:
-    """The scans, after joining those that are at the same record."""
+    """The scans, with those at the same record joined into one."""
     distinct: dict[int, _Track[ScanT]] = {}
     guessing: list[_Track[ScanT]] = []
     for track in tracks:

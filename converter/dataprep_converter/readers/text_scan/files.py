@@ -26,7 +26,7 @@ from dataprep_converter.runtime import limits
 from dataprep_converter.stores import Entry, Input, Store
 
 TEXT_UNITS: Final = "textUnits"
-"""The part of the rules (see `run_id.PARTS`) that says how text files are divided into units. Since version 2, large files have cells."""
+"""The part (see `run_id.PARTS`) that says how text files are divided into units. Since version 2, large files have cells."""
 CELL_BYTES: Final = 256 << 20
 _AHEAD_AT_ONCE: Final = 2
 """The number of files that are read ahead at the same time, over four connections each.
@@ -34,8 +34,10 @@ _AHEAD_AT_ONCE: Final = 2
 Any other file or cell is read over a single connection.
 """
 _FILE_MEMORY: Final = 128 << 20
-"""Divide the memory by this number of bytes to get the number of files that may be examined at the same time. The processes on one machine
-share the memory. A file takes about 30 MiB, and 25 MiB more if it is read ahead."""
+"""The memory divided by this number of bytes is the number of files that may be examined at the same time.
+
+All processes on the machine share the memory. A file takes about 30 MiB, and 25 MiB more if it is read ahead.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class TextStart:
 
 
 class TextRule(ScansCells[ScanT], Protocol[ScanT]):
-    """Finds the records in the files of a source. Several threads may call the methods."""
+    """Finds the records in a source's files. Several threads may call the methods."""
 
     @property
     def limit(self) -> str:
@@ -57,7 +59,10 @@ class TextRule(ScansCells[ScanT], Protocol[ScanT]):
         ...
 
     def examine(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
-        """Reads a complete file. Raises the errors that come before the first record. `ahead` says whether to read the file ahead."""
+        """Reads a complete file.
+
+        Raises errors that occur before the first record; later errors become the file's fault. `ahead` says whether to read ahead.
+        """
         ...
 
     def encoding_of_cells(self, source: Input) -> Encoding | None:

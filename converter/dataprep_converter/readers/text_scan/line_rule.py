@@ -16,7 +16,10 @@ class LineRule:
 
     scan_lines: Scan
     encoding: Encoding | None
-    """The encoding of files without a byte order mark, which is left out. If this is None, the bytes have no encoding."""
+    """The encoding of files without a byte order mark; a mark isn't part of the text.
+
+    If this is None, the bytes have no encoding, and a mark stays.
+    """
     limit: str
     """The message for a line that is too long."""
 
@@ -25,7 +28,7 @@ class LineRule:
         return self.scan_lines(data, at_end)
 
     def prefixes(self, previous: bytes) -> Sequence[bytes]:
-        """The only prefix is the previous byte, which shows whether a line begins after it."""
+        """Only one prefix, the previous byte, which shows whether a line begins here."""
         return [previous]
 
     def prefix_after(self, data: bytes, records: RecordScan) -> bytes:

@@ -12,12 +12,17 @@ FORM: Final = 1
 """The version of the JSON form, and of the meaning of its values."""
 
 FoundText: TypeAlias = TextFile | TextCell | None
-"""What was found in a file or in a cell. None stands for a later cell of a file that has no cells because of its contents."""
+"""What was found in a file or in a cell.
+
+If a file turns out to have no cells, the result for its first cell stands for the complete file, and each later cell has None.
+"""
 
 
 def to_document(found: FoundText) -> dict[str, Any] | None:
-    """Returns the JSON form, or None for a file with a fault. The planner examines such a file again, and raises the fault when its turn
-    comes."""
+    """Returns the JSON form, or None for a file with a fault.
+
+    The planner examines a file with a fault again, and raises the fault when the file's turn comes.
+    """
     if found is None:
         return {}
     if isinstance(found, TextCell):

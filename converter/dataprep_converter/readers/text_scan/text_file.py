@@ -21,7 +21,7 @@ class TextFile:
     """What was found in a text file. Doesn't depend on any other file."""
 
     stretches: Sequence[Stretch]
-    """The parts of the file that have records. A compressed or UTF-16 file has a single part, whose `size` has no meaning."""
+    """The parts of the file that have records. A compressed or UTF-16 file has only one part, whose `size` isn't meaningful."""
     compression: Compression | None
     encoding: Encoding
     form: Mapping[str, Any] = field(default_factory=dict)
@@ -29,9 +29,9 @@ class TextFile:
     names: Sequence[str] | None = None
     """The names in the file's header, or None if it has no header."""
     is_unlike_its_start: bool = False
-    """Whether the file begins like a JSON array, but consists of lines."""
+    """Whether the file consists of lines, although it begins like a JSON array."""
     fault: ConvertError | None = None
-    """The error that ended the search. It is raised once the stretches before it are listed."""
+    """The error that ended the search. Raised as soon as the stretches that precede it have been listed."""
 
     @property
     def is_whole(self) -> bool:
@@ -41,8 +41,8 @@ class TextFile:
     def units(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         """Yields the units of the file, in order. Then raises the file's fault, if there is one."""
         encoded = ({} if self.encoding == "Utf8" else {"encoding": self.encoding}) | dict(self.form)
-        # Keep this entry for gzip: it dates from the time when gzip was the only compression, and the run ids of plans of gzip files depend
-        # on it.
+        # Gzip has a different entry, from the time when it was the only compression. Keep that entry, because the run ids of existing plans
+        # depend on it.
         kind: dict[str, Any] = {"gzip": True} if self.compression == "gzip" else {"compression": self.compression}
         for stretch in self.stretches:
             if self.is_whole:

@@ -1,7 +1,7 @@
 """Parses tf.train.SequenceExample records into columns, one record at a time with protobuf.
 
-Feature lists become sequences, and context features become ordinary columns. A step without values still counts as a step. In a feature
-list whose steps are vectors or single values, a step without values makes the record bad.
+Feature lists become sequences, and context features become ordinary columns. A step without values still counts as a step. If the steps of
+a feature list must be vectors or single values, a step without values makes the record bad.
 """
 
 from collections.abc import Mapping, Sequence

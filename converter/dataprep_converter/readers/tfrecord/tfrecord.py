@@ -133,7 +133,7 @@ class _RecordFile:
     If the records aren't Examples, this is the error, which also ends the search.
     """
     fault: ConvertError | None = None
-    """The error that ended the search. It is raised once the records before it have been used."""
+    """The error that ended the search. Raised as soon as the records that precede it have been used."""
 
     def units(self, root: int, path: str, entry: Entry, *, subset: str) -> Iterator[Unit]:
         """Yields the units of the file. Then raises the file's fault, if there is one."""
@@ -141,7 +141,7 @@ class _RecordFile:
         for stretch in self.stretches:
             unit = stretch.unit(root, path, entry, subset=subset)
             if self.is_zipped:
-                # Divide the size of the gzip file among the units, so that their sizes add up to the size of the file.
+                # Divide the gzip file's size among the units, so that the units' sizes add up to it.
                 share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
                 unit = _gzip_unit(unit, share, contents)
             yield unit
@@ -183,8 +183,8 @@ class _Planner:
             if isinstance(found.samples, ConvertError):
                 if self._needs_samples():
                     raise found.samples
-                # This file's samples aren't needed, because enough earlier files have records. That wasn't known when this file was
-                # examined, so examine it again.
+                # This file's samples, which can't be read, aren't needed: enough earlier files have records. The error has ended the search
+                # in this file, so examine the file again.
                 found = self._examine(self._access.store(file.entry.uri), file.entry)
             if self._needs_samples() and found.samples and not isinstance(found.samples, ConvertError):
                 self._files += 1
@@ -217,7 +217,7 @@ class _Planner:
                 return source.read_at(offset, length) if is_zipped or offset < size else b""
 
             def sample(first: Stretch) -> list[bytes] | ConvertError | None:
-                # Read the records now, because going back in a gzip file is expensive.
+                # Read the records now, because going back to them later in a gzip file would be expensive.
                 return _first_records(source.read_at(0, first.size), entry.uri) if self._needs_samples() else None
 
             found, samples, fault = collect(stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES), sample)
@@ -247,7 +247,7 @@ class _Planner:
         try:
             success = folder.success()
         except NotWhole:
-            return None  # Another program wrote this _SUCCESS.
+            return None  # Not a data set of this project: another program wrote this _SUCCESS.
         if success is None:
             return None
         manifest = folder.manifest(success)

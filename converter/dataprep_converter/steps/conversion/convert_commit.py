@@ -184,9 +184,9 @@ def _manifest(
 def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: ExpectedFiles) -> Manifest:
     """Writes the metadata files, and removes those of earlier runs. Returns the manifest that lists the new files.
 
-    `indexes` are the record indexes, which exist already. If a file can't be made, the files that were made before it may stay. Files with
-    visible names are made last, so such a file can stay only if another file with a visible name can't be made. The next commit, of this
-    run or of another run, replaces or removes the files that stayed.
+    `indexes` are the record indexes, which exist already. If a file can't be made, the files that were made earlier may be left behind.
+    Files with visible names are made last, so they are left behind only if another file with a visible name can't be made. The next commit,
+    of this run or of another run, replaces or removes the files that were left behind.
     """
     metadata: list[MetadataFile] = []
     placed: list[str] = []

@@ -77,8 +77,8 @@ class ConversionDraft(Draft):
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
     """Plans the complete data set.
 
-    If another release began this same job without finishing it, the plan follows that release's rules. If a default would lose digits,
-    raises RoundedDefault, unless an earlier release, which rounded the default, has planned the job.
+    If another release began this same job without finishing it, the plan follows that release's rules. Raises RoundedDefault if a default
+    would lose digits. If an earlier release has planned the job, that release rounded the default, so no error is raised.
     """
     refusal: RoundedDefault | None = None
     try:

@@ -81,13 +81,14 @@ def work(
     return progress
 
 
-# The functions below import modules that most jobs don't need, because a pod of a small job spends most of its time on imports.
+# The functions below do their imports locally: most jobs don't need these modules, and a pod of a small job spends most of its time on
+# imports.
 
 
 def _read_from_shuffle(
     pipeline: Pipeline, spec: DataPrepJobSpec, shards: Sequence[Shard], plan: Plan, folder: RunFolder, access: Access
 ) -> None:
-    """Makes the pipeline read the records that the first round of a shuffle has divided, if these shards are all shards of one task."""
+    """If these shards are all shards of one task, makes the pipeline read the records that the first round of a shuffle has divided."""
     from dataprep_converter.readers.shuffle.task_reader import task_reader
     from dataprep_converter.steps.conversion.gather import gather_of
 

@@ -1,5 +1,5 @@
-"""The reports of all shards, folded one after another into what the commit step needs. A shard takes about 120 bytes in memory and 170
-bytes in `$TMPDIR`."""
+"""Combines the reports of all shards, one after another, into what the commit step needs. Each shard takes about 120 bytes in memory and
+170 bytes in `$TMPDIR`."""
 
 from array import array
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _MOST_EXAMPLES = 100
 
 @dataclass
 class SplitTotals:
-    """The sums over the reports of a split."""
+    """The totals of a split's reports."""
 
     records: int = 0
     size: int = 0
@@ -29,7 +29,7 @@ class SplitTotals:
 
 
 class FoldedReports:
-    """The sums over all reports, and the columns of the shards."""
+    """The totals of all reports, and a table of the shards, stored as columns."""
 
     def __init__(self, split_names: Iterable[str], shard_count: int) -> None:
         self.records_in = self.records_out = self.bad = self.filtered = self.added = self.size = 0
@@ -50,7 +50,7 @@ class FoldedReports:
         return len(self.raw_sizes) - len(self.indexes)
 
     def columns(self) -> Batches:
-        """Returns the shards as columns, when all reports have been added."""
+        """Returns the shards as columns. Call this method after all reports have been added."""
         return self._columns.batches()
 
     def add(self, report: ShardReport) -> None:
@@ -79,9 +79,9 @@ class FoldedReports:
 
 
 def fold(plan: Plan, reports: Iterable[ShardReport | None]) -> FoldedReports:
-    """Folds one report for each planned shard.
+    """Combines one report for each planned shard.
 
-    Raises Missing naming shards without a report, and NotWhole naming a report whose numbers don't add up.
+    Raises Missing, which names shards without a report, and NotWhole, which names a report whose numbers don't add up.
     """
     folded = FoldedReports(plan.head.split_names, plan.head.shards)
     missing: list[str] = []

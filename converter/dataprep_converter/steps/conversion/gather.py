@@ -1,7 +1,7 @@
 """The second round of a shuffle: a convert task gathers its records from the files of the first round (`shuffle.py`).
 
-A task that finds a file missing or damaged makes this file again. If there are no files at all, the task reads the source itself, with the
-same result.
+If a file is missing or damaged, the task that needs it makes the file again. If all files are missing, the task reads the source itself,
+with the same result.
 """
 
 import logging
@@ -30,7 +30,7 @@ from dataprep_converter.steps.conversion.shuffle import first_shards, identity_o
 logger = logging.getLogger(__name__)
 
 _READ_POLICY: Final = RetryPolicy(attempts=5, errors=(InputChanged,))
-"""How often to try to read a file while another, late worker replaces it with a file that has the same records."""
+"""How often to try to read a file. Another worker, which is late, may be replacing the file with one that has the same records."""
 
 
 class _LostError(Exception):
@@ -45,8 +45,8 @@ class _LostError(Exception):
 def gather_of(
     spec: DataPrepJobSpec, shards: Sequence[Shard], *, plan: Plan, reader: SampleReader, folder: RunFolder, access: Access
 ) -> Gather | None:
-    """Returns the function that gathers the records of the shards of one convert task. Returns None if the plan has no first round, or
-    if these shards aren't all shards of one task."""
+    """Returns the function that gathers the records of the shards of one convert task. Returns None if the plan has no first round, or if
+    these shards aren't exactly the shards of one task."""
     task = _task_of(shards, plan)
     if task is None:
         return None
@@ -70,8 +70,8 @@ def gather_of(
 def _gather_or_remake(gather_records: Gather, spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) -> TaskRecords:
     """Gathers the records of a task. Each missing or damaged file is made again once.
 
-    Raises NotFound if there are no files at all, NotWhole if a file is damaged again, and OutputLost if another run has taken over the
-    folder or the run is finished.
+    Raises NotFound if there are no files at all, NotWhole if a file that was made again is also damaged, and OutputLost if another run has
+    taken over the folder or the run is finished.
     """
     remade: set[int] = set()
     while True:

@@ -1,8 +1,8 @@
 """The scan on one machine: several processes examine a large source before `dataprep run` plans the job.
 
 They examine parts of the source, like the pods of a scan. But their results are stored in `$TMPDIR` until the job is planned, not in the
-output folder. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines the part,
-and raises the same error as without a scan.
+output folder. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines the part
+itself. It then raises the same error as if there had been no scan.
 """
 
 import logging

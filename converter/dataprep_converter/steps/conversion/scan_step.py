@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 _RULE_DIGITS: Final = 16
 _DIGITS: Final = 28
-"""The number of digits of the listing's digest in the name of a scan."""
+"""How many digits of the listing's digest are part of a scan's name."""
 _NAME: Final = re.compile("[0-9a-f]{56}")
 """The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.part_bytes` (12 digits). So all pods
 of the scan read the stored listing, and divide the source as the plan pod did, even if they run in a release that would choose another
@@ -43,8 +43,8 @@ def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
     """Returns the request for a scan by several pods, or None if this process can examine the source itself. Before the request is returned,
     the listing of the source is stored for these pods.
 
-    Also returns None if the output's store keeps removed files: the results would take space there for good. Raises OutputExists
-    when the output must not be replaced, and the errors of `check_stores` and of stores.
+    Also returns None if the output's store keeps removed files, because the results would then occupy space in this store forever. Raises
+    OutputExists when the output must not be replaced, and the errors of `check_stores` and of stores.
     """
     if not can_be_scanned(job.spec) or OutputFolder(job.spec.output.uri, access).keeps_removed_files:
         return None

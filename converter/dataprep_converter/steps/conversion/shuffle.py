@@ -43,10 +43,10 @@ from dataprep_converter.steps.conversion.shuffle_batches import FIRST_RECORDS, M
 logger = logging.getLogger(__name__)
 
 _RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""How a task of the first round is retried when its store fails. Each retry reads the slice again."""
+"""How to retry a task of the first round after its store has failed. Each retry reads the slice again."""
 
 Watch = Callable[[TaskProgress], None]
-"""Called after each batch, and at the end."""
+"""Called after each batch, and once more at the end of the task."""
 
 
 def shuffle_tasks(plan: Plan) -> int:
@@ -58,8 +58,9 @@ def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone:
     """Whether the processes on this machine should do the first round.
 
     The round isn't needed if this process makes all shards (`works_alone`) and can gather their records in one pass over the source.
-    Otherwise, each convert task would need its own pass over the source. The round is then needed if at least two convert tasks have
-    unfinished shards. If this process makes all shards, a single such task is enough.
+    Otherwise, each convert task would need its own pass over the source. If this process makes all shards, the round is then needed as soon
+    as one convert task has unfinished shards. If several processes make the shards, it is needed if at least two convert tasks have
+    unfinished shards.
     """
     head = plan.head
     if not shuffle_tasks(plan) or (works_alone and _fit_into_one_pass(spec, plan, access)):
@@ -85,7 +86,8 @@ def _fit_into_one_pass(spec: DataPrepJobSpec, plan: Plan, access: Access) -> boo
 def shuffle_task(
     spec: DataPrepJobSpec, number: int, *, plan: Plan, access: Access, watch: Watch = lambda _: None, again: bool = False
 ) -> TaskProgress:
-    """Does one task of the first round: reads a slice of the input, and writes its records in one range for each convert task. Idempotent.
+    """Runs one task of the first round: reads a slice of the input, and writes the slice's records in one range for each convert task.
+    Idempotent.
 
     Returns the counts of what was read and written. If the file was already there, only its records are counted. `again` says that an
     existing file is damaged and must be replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
@@ -102,7 +104,7 @@ def shuffle_task(
 
 
 def _open_reader(spec: DataPrepJobSpec, plan: Plan, access: Access) -> SampleReader:
-    """Returns the reader of the source, as the plan's tasks use it."""
+    """Returns a reader of the source that is set up as the plan says."""
     access.follow(spec, plan.head.parts)
     access.commits.update(plan.head.commits)
     return reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access)
@@ -110,7 +112,7 @@ def _open_reader(spec: DataPrepJobSpec, plan: Plan, access: Access) -> SampleRea
 
 @dataclass(frozen=True)
 class _Task:
-    """One task of the first round, and the objects that it needs."""
+    """One task of the first round, with the objects that the task needs."""
 
     number: int
     spec: DataPrepJobSpec
@@ -162,7 +164,7 @@ class _Task:
             self.watch(progress)
 
     def _check_bad(self, bad: Sequence[RejectedSample]) -> None:
-        """Raises BadData if there is a bad record and the policy is `Fail`, because the job will fail in any case."""
+        """If there is a bad record and the policy is `Fail`, raises BadData now, because the job would fail later in any case."""
         if bad and self.spec.on_bad_record.policy == "Fail":
             units = self.plan.units
             uri, row = units.origin(bad[0].sample)
@@ -170,7 +172,7 @@ class _Task:
             raise BadData(f"{uri}, record {row}: {bad[0].reason}. {advice}", uri=uri)
 
     def _stored_samples(self, uri: str, identity: Identity) -> int | None:
-        """Returns the number of samples in the stored file, or None if there is no whole file."""
+        """Returns the number of samples in the stored file, or None if the file is missing or incomplete."""
         try:
             with self.access.store(uri).open(uri) as source:
                 return shuffle_file.count_samples(source, identity) if shuffle_file.is_whole(source, identity) else None
@@ -185,10 +187,10 @@ class _Task:
             for piece in divider.pieces(identity):
                 upload.write(piece)
                 size += len(piece)
-            # A process that takes over the folder, or finishes this run, discards what is staged (see `dataset/fencing.py`).
+            # A process that takes over the folder or finishes this run also discards staged uploads (see `dataset/fencing.py`).
             upload.stage()
             self.folder.check_owner()
-            # A file that another worker has completed meanwhile is kept, because convert tasks may be reading it.
+            # Another worker may have completed the file in the meantime. Keep that file, because convert tasks may be reading it.
             if is_finished(self.folder) or (not self.again and self._stored_samples(uri, identity) is not None):
                 upload.abort()
                 return 0
@@ -219,7 +221,7 @@ def is_finished(folder: RunFolder) -> bool:
 
 
 def first_shards(plan: Plan) -> list[int]:
-    """Returns the first shard of each convert task, followed by the number of all shards."""
+    """Returns the first shard of each convert task, followed by the total number of shards."""
     return [first_new_shard(plan.head, index) for index in range(plan.head.tasks + 1)]
 
 

@@ -38,7 +38,7 @@ _ipc: Any = pa.ipc  # the stubs lack some functions
 
 @dataclass(frozen=True)
 class _UploadNote:
-    """The information about the table that is stored in the run's folder."""
+    """What the run's folder stores about the table."""
 
     uri: str
     session: str
@@ -74,7 +74,7 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
 
 
 def is_untouched(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> bool:
-    """Whether the table is unchanged since this run committed its rows."""
+    """Whether the table hasn't changed since this run committed its rows."""
     if spec.output.table is None:
         return True
     note = _read_note(folder, spec.output.table.uri)
@@ -84,7 +84,8 @@ def is_untouched(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> bo
 def begin(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> None:
     """Opens an upload session for the run, if it needs one.
 
-    No session is opened if the run's session is still open, or if its rows were committed and the table hasn't changed since.
+    No session is opened if the run's earlier session is still open, or if the run's rows were committed and the table hasn't changed since
+    then.
     """
     if spec.output.table is None:
         return
@@ -115,7 +116,7 @@ class TableRows:
         self._uploaded = set() if upload.is_committed else upload.blocks()
 
     def send(self, report: ShardReport, *, is_new: bool) -> None:
-        """Sends the rows of a shard as a block. The rows of a shard that was finished earlier are sent only if its block is missing."""
+        """Sends the rows of a shard as a block. If the shard was finished earlier, its rows are sent only if its block is missing."""
         if self._upload.is_committed or not report.records_out or (report.number in self._uploaded and not is_new):
             return
         retrying(lambda: self._upload.put(report.number, self._rows(report)), what=f"rows of {report.file}")
@@ -188,7 +189,7 @@ def _read_note(folder: RunFolder, uri: str) -> _UploadNote | None:
     try:
         note = None if content is None else _UploadNote(**json.loads(content))
     except (ValueError, TypeError):
-        note = None  # the note is damaged, so its upload session can't be identified and will expire
+        note = None  # the note is damaged, so nothing can identify its upload session, which will expire
     return note if note is not None and note.uri == uri else None
 
 
@@ -224,7 +225,7 @@ def _check_casts(features: pa.Schema, columns: pa.Schema, uri: str) -> pa.Schema
 
 def _cast(batch: pa.RecordBatch, field: "pa.Field[Any]", uri: str) -> Any:
     try:
-        # A value for a float column is rounded to the nearest value of the column's type.
+        # Round a value for a float column to the nearest value of the column's type.
         return batch.column(field.name).cast(field.type, safe=not pa.types.is_floating(field.type))
     except pa.ArrowException as exc:
         raise BadData(f"{uri}: a value of {field.name!r} doesn't fit its column: {exc}", uri=uri) from exc

@@ -1,8 +1,8 @@
 """Alibaba Cloud credentials for OSS and MaxCompute: a service account's role (RRSA), a node's RAM role, and profiles.
 
 This module calls the providers of Alibaba Cloud's library one by one instead of using the library's chain. If a provider fails, the chain
-tries the next provider. So a service account with a misconfigured role would get the node's permissions, or another provider's error.
-Moreover, the library reads the chain's environment variables as soon as it is imported.
+tries the next provider. So if a service account's role were misconfigured, the job would get the node's permissions, or an error from
+another provider. Moreover, the library reads the chain's environment variables as soon as it is imported.
 """
 
 import logging
@@ -57,7 +57,7 @@ class AlibabaCredentials:
                         raise Unreachable(f"cannot connect to get the credentials of {source}: {_line(exc)}.") from exc
                     failures.append(f"{source}: {_line(exc)}")
                 else:
-                    # Keep the first provider that succeeds, even if it fails later.
+                    # Keep using the first provider that succeeds, even if that provider fails later.
                     self._providers = [(source, provider)]
                     return self._credentials
         raise BadCredentials(
@@ -103,7 +103,7 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
         )
     if environment.get("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "").lower() != "true":
         role_name = environment.get("ALIBABA_CLOUD_ECS_METADATA")
-        # Updating in the background would need a scheduler thread for each store.
+        # Don't update in the background: this would need a scheduler thread for each store.
         of_node = library.EcsRamRoleCredentialsProvider(role_name=role_name, async_update_enabled=False)
         providers.append((f"the RAM role {role_name} of the node" if role_name else "the RAM role of the node", of_node))
     return providers

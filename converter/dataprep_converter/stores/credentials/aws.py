@@ -1,6 +1,7 @@
-"""Credentials for S3: from the job's Secret, the environment, a profile, or a role, tried in the same order as in AWS's own tools.
+"""Credentials for S3: from the job's Secret, the environment, a profile, or a role.
 
-The credentials have their own module, because two clients sign requests with them: obstore, and our own client for multipart uploads.
+The order of these sources is that of AWS's own tools. The credentials have their own module, because two clients sign requests with them:
+obstore, and our own client for multipart uploads.
 """
 
 import json

@@ -17,7 +17,7 @@ from dataprep_converter.stores.credentials.aws_keys import AwsCredentials
 from dataprep_converter.stores.credentials.token_services import EARLY
 
 _BEFORE_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "sso_account_id")
-"""Settings that AWS's tools prefer to keys in the same profile."""
+"""AWS's tools use these settings in preference to keys in the same profile."""
 _AFTER_KEYS: Final = ("credential_process", "login_session")
 
 
@@ -38,7 +38,8 @@ class AwsProfile:
         return self._settings.get("region")
 
     def credentials(self, region: str) -> AwsCredentials | None:
-        """Returns the profile's credentials, or None if there is no profile with credentials. `region` is used if the profile has none.
+        """Returns the profile's credentials, or None if there is no profile with credentials. `region` is used if the profile has no
+        region.
 
         Raises BadCredentials, which names the profile and says what to do. Raises Unreachable if a service doesn't respond.
         """

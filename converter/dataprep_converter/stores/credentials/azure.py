@@ -23,7 +23,7 @@ _INSTANCE: Final = "http://169.254.169.254"
 
 @dataclass(frozen=True)
 class AzureCredentials:
-    """At most one of `key`, `signature` and `token` is given. Without any of them, requests are anonymous."""
+    """At most one of `key`, `signature` and `token` is given. If none is given, requests are anonymous."""
 
     key: bytes | None = None
     signature: str | None = None

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 EARLY: Final = timedelta(minutes=5)
 """Credentials are refreshed this long before they expire."""
 _NEARLY: Final = timedelta(minutes=1)
-"""If the current credentials are valid for longer than this, a failed refresh is only logged. Otherwise, it is an error."""
+"""If the current credentials are valid for longer than this, a failed refresh is only logged. Otherwise, a failed refresh is an error."""
 _TIMEOUT_SECONDS: Final = 5.0
 
 

@@ -48,15 +48,15 @@ def check_length(uri: str, actual: int, expected: int) -> None:
 
 
 def gone(uri: str) -> Unreachable:
-    """Returns the error for an upload whose temporary file is gone.
+    """Returns the error for an upload whose temporary file is gone, for example because the sweep at the data set's commit has removed it.
 
-    The sweep at the data set's commit may have removed the temporary file. A new attempt writes the file again.
+    A new attempt writes the file again.
     """
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 
 def explained(line: str) -> str:
-    """Returns a NameNode's message. If no DataNode accepted a block, adds the possible causes, which the message itself doesn't name."""
+    """Returns a NameNode's message. If no DataNode accepted a block, adds the possible causes, which NameNodes don't name."""
     return f"{line} (no DataNode has space for another block, or none can be reached from here)" if _NO_DATA_NODE in line else line
 
 

@@ -53,7 +53,7 @@ _CLIENT_KEYS = {
 _NAME_NODE_KEYS = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
 
 _parked: list[object] = []
-"""Writers that failed, and their clients. Freeing or closing a writer can block for 15 to 31 s, or make its client unusable."""
+"""Failed writers and their clients are kept here: freeing or closing a writer can block for 15 to 31 s, or make its client unusable."""
 
 _users: dict[str, str] = {}
 """Contains the HDFS user of this process under the key `user`. Empty until a store sets a user."""
@@ -150,7 +150,7 @@ class HdfsStore:
         retrying(attempt, what=f"deleting {uri}")
 
     def addresses(self, authority: str) -> Sequence[str]:
-        """Returns host and port of each NameNode behind a URI's authority. An empty authority means that of `fs.defaultFS`."""
+        """Returns host and port of each NameNode behind a URI's authority. An empty authority stands for that of `fs.defaultFS`."""
         host, _, port = self._resolved(authority).rpartition(":")
         if host:
             return [f"{host}:{port}"]
@@ -171,8 +171,8 @@ class HdfsStore:
             )
 
     def _overrides(self) -> dict[str, str]:
-        """Returns options for hdfs-native that replace or complete the configuration it reads. Our failover keys are used if the configuration
-        has none."""
+        """Returns options for hdfs-native that override or extend the configuration files. Our failover keys are used if the files have
+        none."""
         # Remove blanks from the values of the properties that name the NameNodes. Hadoop allows `nn1, nn2`, but hdfs-native would find only
         # nn1 in this value.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
@@ -296,7 +296,7 @@ class HdfsUpload:
             with contextlib.suppress(NotFound), border(self._addresses, self._path):
                 self._client.delete(self._temporary, False)
 
-        # Retry the deletion, because once the data set has been committed, no sweep will remove the temporary file.
+        # Retry the deletion: after the data set's commit, no sweep will remove the temporary file.
         with contextlib.suppress(StoreError):
             retrying(attempt, what=f"deleting {self._temporary}", policy=CLEANUP_POLICY)
         self._ended = True
@@ -397,7 +397,7 @@ class _Listing:
 
     We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes and omits the slash
     of folders, so the NameNode's order is ü, a, a-1, a.b. A name that the NameNode lists after an ASCII name also comes after it in our
-    order. So folders and non-ASCII names are held back until a greater ASCII name comes, or the listing ends.
+    order. So folders and non-ASCII names are held back until the listing ends or reaches a greater ASCII name.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:

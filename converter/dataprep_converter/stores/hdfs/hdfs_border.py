@@ -78,8 +78,8 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
         raise Unreachable(f"HDFS: cannot connect to {hosts} (NameNode or one of its DataNodes): {line}.", uri=path) from error
     if "RPC listener disconnected" in text:
         line += f" (the NameNode is restarting, or requires Kerberos while the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
-    # The cluster is in safe mode or on standby, or lacks DataNodes, or a write was interrupted. After the cluster recovers, another attempt
-    # may succeed.
+    # The NameNode is in safe mode or on standby, DataNodes are missing, or a write was interrupted. Another attempt may succeed after the
+    # cluster has recovered.
     raise Unreachable(f"HDFS at {hosts} failed at {path}: {hadoop.explained(line)}.", uri=path) from error
 
 

@@ -2,8 +2,8 @@
 failover.
 
 The NameNode handles names, and redirects the client to a DataNode to read or write bytes. A file is written under a temporary name by one
-streaming PUT, and then renamed. The rename request always has the parameter `renameoptions`. Without it, renaming a file to a folder's path
-would move the file into the folder, and renaming a file to another file's path would leave the file under its old name.
+streaming PUT, and then renamed. The rename request always has the parameter `renameoptions`. Without `renameoptions`, a file that is
+renamed to a folder's path would move into the folder. A file that is renamed to another file's path would keep its old name.
 """
 
 # The public methods are documented on the classes `Store`, `Upload` and `Input`, in `stores/__init__.py`.
@@ -179,7 +179,7 @@ class Place:
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
         """Returns a connection to the DataNode that the NameNode redirects to.
 
-        When this method returns, the request's headers have been sent to the DataNode. Call it within `border`.
+        When this method returns, the request's headers have been sent to the DataNode. Call this method within `border`.
         """
         sent_at = self._budget.wait_turn()
         with contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
@@ -288,7 +288,7 @@ class WebHdfsUpload:
         }
         with place.border():
             self._connection: http.client.HTTPConnection | None = self._temporary.begin("PUT", "CREATE", headers, **parameters)
-        # If the upload is never ended, close the connection, so that the DataNode doesn't wait for more data.
+        # If the upload is neither committed nor aborted, close the connection anyway, so that the DataNode doesn't wait for more data.
         weakref.finalize(self, self._connection.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

@@ -152,7 +152,7 @@ class Container(Bucket):
             query["marker"] = marker
 
     def _may_be_hierarchical(self) -> bool:
-        """Returns whether the account is a data lake with real folders, or may be one."""
+        """Returns whether the account is, or may be, a data lake with real folders."""
         if self.requests.hierarchical is None:
             answer = self.requests.send("GET", "", query={"restype": "account", "comp": "properties"})
             self.requests.hierarchical = answer.headers.get("x-ms-is-hns-enabled", "").lower() != "false"
@@ -250,7 +250,7 @@ class Blocks:
         return block
 
     def hold(self) -> None:
-        # A sweep can't discard blocks. So at least make sure that `complete` doesn't replace a blob that is written from now on.
+        # A sweep can't discard blocks. So at least make sure that `complete` won't replace a blob that somebody writes after this call.
         existing = self._container.look(self._uri, self._key)
         self._held = _condition(replace=False) if existing is None else {"if-match": f'"{existing[0].pin}"'}
 
@@ -290,12 +290,12 @@ class Blocks:
 
 
 class AzureRequests(Requests):
-    """Requests to one container, authorized by an account key, a signature in the query, or a token; or anonymous."""
+    """Requests to one container: anonymous, or authorized by an account key, a signature in the query, or a token."""
 
     def __init__(self, address: Address, *, account: str, credentials: CredentialChain | None) -> None:
         super().__init__(address, service="Azure")
         self.hierarchical: bool | None = None
-        """Whether the account has, or may have, real folders; None until the account has been queried."""
+        """Whether the account has, or may have, real folders. None until the account has been queried."""
         self._account = account
         self._credentials = credentials
 

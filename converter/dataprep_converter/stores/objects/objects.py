@@ -53,7 +53,7 @@ class Transfer(Protocol):
         ...
 
     def hold(self) -> None:
-        """Called after the last part, if `complete` follows later. A sweep after this call makes `complete` fail (see `Upload.stage`)."""
+        """Called after the last part if `complete` isn't called immediately. A later sweep makes `complete` fail (see `Upload.stage`)."""
         ...
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
@@ -100,10 +100,10 @@ class Bucket(ABC):
 
     @abstractmethod
     def sweep(self, uri: str, prefix: str) -> int:
-        """Does what `Store.sweep` does. `prefix` is the folder's prefix."""
+        """Implements `Store.sweep`. `prefix` is the folder's prefix."""
 
     def warnings(self) -> Sequence[str]:
-        """Does what `HasWarnings.warnings` does."""
+        """Implements `HasWarnings.warnings`."""
         return []
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Bucket(ABC):
         """Returns the error for a request that the store refused. `doing` is one of write, read, list, delete and sweep."""
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """Returns a complete object and the digest that `look` returns."""
+        """Returns the bytes of a complete object, and the same digest as `look`."""
         result = self.fetch(key, {})
         return bytes(result.bytes()), unquoted(result.meta["e_tag"])
 
@@ -324,8 +324,8 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """Returns the retry settings to use for obstore's clients. The clients never retry, because their retries would not wait for their
-    turn. `retrying` repeats their calls instead."""
+    """Returns the retry settings for obstore's clients. The clients never retry, because a client's retries would not wait for their turn.
+    Instead, `retrying` repeats the clients' calls."""
     return {"max_retries": 0}
 
 

@@ -322,7 +322,8 @@ class OssUpload:
         return tag
 
     def _own_entry(self) -> Entry | None:
-        """Returns the object at our URI if its CRC-64 equals that of our parts, or else None. OSS keeps the CRC-64 of complete objects."""
+        """Returns the object at our URI if its CRC-64, which OSS keeps for complete objects, equals that of our parts. Otherwise, returns
+        None."""
         head = self._store._head(self.uri)  # noqa: SLF001 - in the same module
         if head is None or head[0].size != self._parts.size:
             return None

@@ -1,4 +1,5 @@
-"""Calls the OSS SDK with retries and translated errors. If a completion gets no response, finds out whether it succeeded.
+"""Calls the OSS SDK, with retries and translated errors. If the completion of an upload gets no response, this module finds out whether it
+succeeded.
 
 See `oss` for the store.
 """

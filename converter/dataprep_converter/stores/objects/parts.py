@@ -17,7 +17,7 @@ _SHOWN = 5
 
 
 def part_bytes_for(size_hint: int | None) -> int:
-    """Returns the part size for an object of about `size_hint` bytes: 8 MiB, or more if there would otherwise be over 9,000 parts."""
+    """Returns the part size for an object of about `size_hint` bytes: 8 MiB, or more if 8 MiB would give over 9,000 parts."""
     if size_hint is None:
         return PART_BYTES
     return max(PART_BYTES, math.ceil(size_hint / 9_000 / (1 << 20)) << 20)
@@ -102,7 +102,7 @@ class Parts:
         self._sent += 1
         self._pending.append(self._threads.submit(self._send, self._sent, self.rest))
         if self._sent == _GROWN_AFTER:
-            # The object's size wasn't given. So far, 40 GB have been sent; larger parts leave room for 160 GB more.
+            # The object's size wasn't given, and 40 GB have already been sent. Larger parts leave room for 160 GB more.
             self._part_bytes *= 4
         self._buffer = bytearray()
         self._filled = 0

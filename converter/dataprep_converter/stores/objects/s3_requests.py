@@ -1,6 +1,6 @@
 """Signed S3 requests for features that obstore lacks: conditional completion of uploads, and listings with the exact names.
 
-obstore can neither abort a multipart upload nor complete one conditionally. obstore's listings omit names that obstore's paths can't
+obstore can't abort a multipart upload, and can't complete a multipart upload conditionally. Its listings omit names that its paths can't
 express, such as folder markers and names with empty segments. Requests are signed according to AWS Signature Version 4. The signature
 covers the body, so the server checks it.
 """

@@ -1,6 +1,6 @@
 """Notes that `infer` writes about the first records: the columns' types and values, and likely mistakes.
 
-The functions are pure. They see only the first records.
+The functions are pure, and see only the first records.
 """
 
 import re
@@ -14,7 +14,7 @@ from dataprep_converter.formats.nested.descriptions import nested_type
 
 MOST_CLASSES: Final = 100
 _ENOUGH: Final = 20
-"""In fewer records than this, values that are all equal or all different don't indicate a mistake."""
+"""If there are fewer records than this, values that are all equal or all different don't indicate a mistake."""
 _MOST_SHOWN: Final = 3
 _ID: Final = re.compile(r"(?i:(.*[_ -])?(id|uuid|guid|index|key|rowid)|unnamed.*)|.*[a-z](Id|ID)")
 
@@ -104,7 +104,7 @@ def _filled(values: Any) -> Any:
 
 
 def _is_id(name: str, values: Any, distinct: int) -> bool:
-    """Whether a column looks like a key: no value repeats, and either all are integers that count up or the name is like `user_id`."""
+    """Whether a column looks like a key: no value repeats, and either its values count up or its name is like `user_id`."""
     if distinct < len(values) or values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_string(values.type)):
         return False
     if _ID.fullmatch(name):

@@ -1,7 +1,8 @@
 """Detects the layout of a CSV file from its first rows: the delimiter, the lines above the rows, and whether there is a header.
 
-A header is recognised by its own cells, which are distinct and usually not numbers, and by the cells below them. A single column with a
-name above numbers proves a header. Headers written by pandas' `to_csv()` and R's `write.csv` begin with an empty cell above the row names.
+A header is recognised by its own cells, which are distinct and usually not numbers, and by the cells below them. One column with a name
+above numbers is enough to prove a header. Headers written by pandas' `to_csv()` and R's `write.csv` begin with an empty cell above the row
+names.
 """
 
 import csv
@@ -54,7 +55,7 @@ class CsvLayout:
         """Whether the first row looks like column names.
 
         Column names are distinct, and aren't numbers, except for numbers that count up, such as years. A name above numbers proves a
-        header. If there is no such name, two conditions must hold: no name occurs again in its column, and below the first row, every
+        header. If no name is above numbers, two conditions must hold. No name occurs again in its own column. And below the first row, a
         column without a name has either no empty cells, as in an index, or only empty cells.
         """
         if not self.rows or not self._names:
@@ -92,7 +93,7 @@ class CsvLayout:
 
     @property
     def first_is_foreign(self) -> bool:
-        """Whether the first row, which wasn't recognised as a header, has text in a column where all other rows have numbers."""
+        """Whether the first row has text in a column where all other rows have numbers, but wasn't recognised as a header."""
         return not self.header and len(self.rows) >= 3 and self._is_above_numbers
 
     @property
@@ -145,8 +146,9 @@ class CsvLayout:
 def layout_of(text: bytes) -> CsvLayout:
     """Returns the layout with the delimiter that splits at least 80 % of the first rows into the same number of cells.
 
-    If several delimiters qualify, those that split all rows alike are preferred, and then the one that gives the most cells. If none
-    qualifies, the delimiter is a comma. A space qualifies only between numbers, and in tables written by R, where text is quoted.
+    If several delimiters qualify, delimiters that split all rows alike are preferred; among these, the delimiter that gives the most cells
+    is used. If no delimiter qualifies, the delimiter is a comma. A space qualifies only between numbers, and in tables written by R, where
+    text is quoted.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     candidates = [_split(lines, delimiter) for delimiter in _DELIMITERS]

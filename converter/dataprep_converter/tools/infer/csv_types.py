@@ -1,7 +1,7 @@
 """Decides whether a job must list a CSV file's columns because the types that the planner would infer don't fit all cells.
 
 The planner treats a column as numeric if nearly all of its cells are numbers; the records with other cells become bad records. If `infer`
-finds such a cell, it makes the column text. It also looks at more rows than the planner does.
+finds a cell that isn't a number, it declares the column as text. `infer` also looks at more rows than the planner.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

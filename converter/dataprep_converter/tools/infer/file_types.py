@@ -63,7 +63,7 @@ def _is_idx(head: bytes) -> bool:
 
 
 def _is_webdataset(head: bytes) -> bool:
-    """Whether at least two of a tar file's first members belong to the same sample. Other tar files are archives of single files."""
+    """Whether at least two of a tar file's first members belong to the same sample. If not, the tar file is an archive of single files."""
     if head[257:262] != b"ustar":
         return False
     keys: list[str] = []

@@ -58,7 +58,7 @@ _LIST_OF_OBJECTS: Final = re.compile(rb'"([A-Za-z_][A-Za-z0-9_]*)"\s*:\s*\[\s*\{
 
 
 def is_document(text: bytes) -> bool:
-    """Whether a JSON object contains a list of records, so that it is probably not a record itself. `text` can be just its beginning."""
+    """Whether a JSON object contains a list of records and is therefore probably not a record itself. `text` may be only its beginning."""
     return _LIST_OF_OBJECTS.search(text) is not None
 
 

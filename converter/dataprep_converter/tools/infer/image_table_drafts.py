@@ -26,7 +26,7 @@ _LABELS: Final = ("label", "labels", "class", "target", "category", "breed", "sp
 _MOST_TABLES: Final = 8
 _ROWS: Final = 200
 _FITTING: Final = 0.5
-"""At least this share of the first rows must name images. Some images can be missing or in another folder."""
+"""At least this share of the first rows must name images. The other rows' images may be missing or in another folder."""
 
 _NAMES_KEYS: Final = re.compile(r"id$|^id|key|image|img|file|name|photo|picture", re.IGNORECASE)
 

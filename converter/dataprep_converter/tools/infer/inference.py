@@ -64,7 +64,7 @@ _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
 _WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow", "avro", "orc"})
 """Sources that support Hive partitions."""
 _TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow", "avro", "orc"})
-"""Sources whose columns are features chosen by people, so that comments can point out likely mistakes in them."""
+"""In these sources, people chose the columns as features, so comments can point out likely mistakes in the columns."""
 _BY_ALL: Final = frozenset({"images", "idx", "mds"})
 """Sources that are inspected completely, because listing the files or reading their headers is enough."""
 
@@ -87,7 +87,7 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
 def _from_data_set(uri: str, access: Access) -> Draft | None:
     """Returns the source for a finished dataprep data set, or None for anything else."""
     if access.store(uri).stat(uri) is not None:
-        return None  # Look for no data set below a file's URI: a web address can end in a signature, so no path can be appended to it.
+        return None  # Don't look below a file's URI: no path can be appended to a web address that ends in a signature.
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()
@@ -312,7 +312,7 @@ def _can_be_written(name: str, schema: pa.Schema) -> bool:
 
 
 def _default_output(uri: str) -> str:
-    """Returns a folder next to the input that later runs do not read as input."""
+    """Returns a folder next to the input. Later runs don't read this folder as input."""
     base = re.split(r"/?[^/]*[*?\[]", uri, maxsplit=1)[0].rstrip("/")
     if base in ("", ".", ".."):
         base = str(Path(base or ".").resolve())

@@ -1,8 +1,8 @@
 """Finds the words for missing values in the columns of a CSV file, such as `NA` and `?`.
 
-Whether such a word means a missing value depends on the column. In a column of numbers, it always does. In a column of text, the word can
-be a value: `none` can be an answer, `NA` is Namibia's code in a column of country codes, and `-` is a sign in a column that also contains
-`+`.
+Whether such a word means a missing value depends on the column. In a column of numbers, such a word always means a missing value. In a
+column of text, the word can be a value: `none` can be an answer, `NA` is Namibia's code in a column of country codes, and `-` is a sign in
+a column that also contains `+`.
 """
 
 import re
@@ -35,8 +35,8 @@ _SHOWN_COLUMNS: Final = 20
 def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> dict[str, list[str]]:
     """Returns each column's words for missing values, for the columns that have any.
 
-    For columns of text, the words can include the empty string, which stands for an empty cell. Other columns don't need it, because an
-    empty string isn't a valid value there. `text` is the beginning of a file as UTF-8, and ends with a complete row. If `text` isn't CSV,
+    For columns of text, the words can include the empty string, which stands for an empty cell. Other columns don't need the empty string,
+    because it can't be a value in them. `text` is the beginning of a file as UTF-8, and ends with a complete row. If `text` isn't CSV,
     returns no words.
     """
     dialect = Dialect(delimiter, '"')

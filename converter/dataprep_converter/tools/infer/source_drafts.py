@@ -1,4 +1,4 @@
-"""Drafts the fields of a source from the files below a URI: one function for each kind of source that needs more than the URI."""
+"""Drafts the fields of a source from the files below a URI. There is a function for each kind of source that needs more than the URI."""
 
 import os
 import re

@@ -1,7 +1,8 @@
 """Recognises the encoding of a text file from its first bytes.
 
 A byte order mark settles the encoding. Without a mark, valid UTF-8 is taken as UTF-8, and text in which every second byte is zero as
-UTF-16. Anything else is a guess, and the user must be told so: most other files are Windows-1252, which includes Latin-1.
+UTF-16. Any other text is guessed to be Windows-1252, as most such files are; this encoding includes Latin-1. The user must be told about
+the guess.
 """
 
 import re

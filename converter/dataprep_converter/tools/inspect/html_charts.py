@@ -35,7 +35,7 @@ class Axis:
         low, high = self.low, self.high
         if self.is_log:
             value, low, high = math.log(max(value, low)), math.log(low), math.log(high)
-        # The values are halved first, because the difference between two floats can overflow.
+        # Halve the values first, because the difference between two floats can overflow.
         return self.bins * (value / 2 - low / 2) / (high / 2 - low / 2)
 
     def value(self, position: float) -> float:
@@ -75,7 +75,7 @@ def binned(histogram: Sequence[Sequence[float]], on: Axis) -> list[float]:
     counts = [0.0] * on.bins
     for low, high, count in histogram:
         if on.is_whole:
-            # Each integer within the bucket is one step wide.
+            # Each integer in the bucket is one step wide.
             low, high = math.ceil(low) - 0.5, max(math.ceil(low), math.ceil(high) - 1) + 0.5
         first, last = (min(max(on.position(end), 0.0), float(on.bins)) for end in (low, high))
         if last - first < 1e-9:
@@ -168,7 +168,7 @@ def brief(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Formats a share so that only 0 and 1 are `0%` and `100%`: `12.5%`, `<0.1%`, `>99.9%`."""
+    """Formats a share, such as `12.5%`, `<0.1%` or `>99.9%`. Only exactly 0 and 1 become `0%` and `100%`."""
     if share in (0, 1):
         return f"{share:.0%}"
     return "<0.1%" if share < 0.001 else ">99.9%" if share > 0.999 else f"{share:.1%}"

@@ -203,7 +203,7 @@ def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]])
 
 
 def _is_worth_a_list(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> bool:
-    """Whether to list frequent values: repeated strings, or frequent numbers that the histogram doesn't show individually."""
+    """Whether to list frequent values: yes for repeated strings, and for frequent numbers that the histogram doesn't show individually."""
     first = next((each for each in by_split.values() if each.get("top")), None)
     if first is None or first["top"][0]["count"] < 2:
         return False

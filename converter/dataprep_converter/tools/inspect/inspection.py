@@ -134,7 +134,7 @@ def _find_finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
 
 
 def _count_ignored(folder: OutputFolder, manifest: Manifest) -> int:
-    """Returns how many input files the run ignored, or 0 if its plan can't be read."""
+    """Returns the number of input files that the run ignored, or 0 if the run's plan can't be read."""
     path = names.plan_file(manifest.run_id)
     try:
         return folder.parse(PlanHead, path, folder.read(path) or b"").ignored
@@ -254,7 +254,7 @@ def _histogram(manifest: Manifest, label: str, names: list[str], *, width: int) 
     for split in splits:
         table.add_column(split.name, justify="right", overflow="fold")
     table.add_column("all", no_wrap=True)
-    # The bars get whatever is left of the line after the numbers and a class name of moderate length.
+    # The bars get the part of the line that the numbers and a class name of moderate length leave over.
     numbers = sum(3 + max(len(split.name), len(f"{max(split.label_counts[label].values(), default=0):,}")) for split in splits)
     longest = max(_BAR_LEAST, min(_BAR, width - numbers - _CLASS_NAME))
     for name in classes[:50]:

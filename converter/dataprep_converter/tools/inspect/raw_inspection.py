@@ -47,7 +47,7 @@ class RawData:
 def is_raw(uri: str, access: Access) -> bool:
     """Whether the URI holds files, but no dataprep data set, finished or not."""
     if access.store(uri).stat(uri) is not None:
-        return True  # Look for nothing below a file's URI: a web address can end in a signature, so no path can be appended to it.
+        return True  # Don't look below a file's URI: no path can be appended to a web address that ends in a signature.
     folder = OutputFolder(uri, access)
     try:
         if folder.success() is not None or folder.read(names.OWNER) is not None:
@@ -61,7 +61,7 @@ def is_raw(uri: str, access: Access) -> bool:
 
 
 def look(uri: str, access: Access, *, records: int) -> RawData:
-    """Reads the first records of a file. If the files' records can't be shown, raises BadSpec naming the type of the files."""
+    """Reads the first records of a file. If the files' records can't be shown, raises BadSpec, which names the type of the files."""
     files = [File(path, entry) for _, path, entry in input_files(access, [uri]) if entry.size]
     if not files:
         raise NotFound(f"{uri} has only empty files.", uri=uri)

@@ -1,7 +1,7 @@
 """For `inspect` and `head`, reads the first records of files written by any program, with one function for each file format.
 
-The source readers are independent of this module: they plan all files of a source and refuse what a job couldn't convert. This module reads
-only the beginning of one file, and every value is shown as it is.
+This module reads only the beginning of one file, and shows every value as it is. It is independent of the source readers, which plan all
+files of a source and refuse what a job can't convert.
 """
 
 import csv
@@ -122,15 +122,15 @@ def _of_arrow(schema: Any, batch: Any, count: int, *, total: int | None = None) 
 def _values_of(batch: Any) -> list[dict[str, Any]]:
     try:
         return list(batch.to_pylist())
-    except (OverflowError, ValueError):  # a time beyond Python's years, or nanoseconds without pandas
+    except (OverflowError, ValueError):  # a time outside Python's range of years, or nanoseconds without pandas
         names = batch.schema.names
         return [{name: _value(column[row]) for name, column in zip(names, batch.columns, strict=True)} for row in range(batch.num_rows)]
 
 
 def _value(scalar: Any) -> Any:
-    """Returns a value as Arrow does, except that a time that Python can't represent becomes text.
+    """Returns a value as Arrow does, except for times that Python can't represent: they become text.
 
-    Nanoseconds become ISO 8601 text, and a time beyond Python's years becomes the text of its number.
+    A time in nanoseconds becomes ISO 8601 text, and a time outside Python's range of years becomes its number as text.
     """
     if not scalar.is_valid:
         return None
@@ -194,7 +194,7 @@ def _json(file: RawFile, count: int) -> RawRecords:
 
 
 def _check_depth(value: Any) -> None:
-    """Raises RecursionError for a value that is nested so deeply that it can't be shown."""
+    """Raises RecursionError if a value is nested too deeply to be shown."""
     level = [value]
     for _ in range(_MOST_LEVELS):
         level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())]
@@ -204,7 +204,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _elements(text: str, *, is_whole: bool) -> Iterator[Any]:
-    """Yields the elements of a JSON array. If the text is incomplete, leaves out a last element that is cut off."""
+    """Yields the elements of a JSON array. If the text is incomplete, an element that is cut off at the end is left out."""
     at = _past_space(text, text.index("[") + 1)
     if text[at : at + 1] == "]":
         return
@@ -345,7 +345,7 @@ def _mds_value(content: bytes, encoding: str) -> Any:
 def _is_mds(path: str, head: bytes) -> bool:
     """Whether the file begins like an MDS shard: with a count and offsets.
 
-    The first offset must point past the offsets and the description that follows them.
+    The first offset must point past the offsets and the column description after them.
     """
     count, first = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
     begin = 4 * (count + 2)
@@ -384,4 +384,4 @@ FORMS: Final[Sequence[Form]] = (
     Form("JSON", _kind("jsonl"), _json),
     Form("CSV", _kind("csv"), _csv),
 )
-"""All formats. Those that are recognised by their bytes come first."""
+"""All formats. Formats that are recognised by their bytes come first."""

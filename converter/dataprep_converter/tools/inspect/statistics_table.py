@@ -84,7 +84,7 @@ def _table(
 
 
 def _numbers(feature: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Returns the statistics to show: of the values or, for byte strings, of their lengths."""
+    """Returns the statistics to show: those of the values or, for byte strings, those of the strings' lengths."""
     if "histogram" in feature:
         return "values", feature
     return ("bytes", feature["lengths"]) if "lengths" in feature else ("", {})

@@ -42,7 +42,7 @@ def of_plan_pod(status: DataPrepJobStatus, observed: Observed, child: Child | No
     """Return what the plan pod is doing. A report counts only as long as the pod that sent it exists and hasn't ended."""
     live, pods = observed.live_progress, observed.pods_of(child) if child is not None else ()
     if live.shards_total is None:
-        # Another operator process may have received the earlier reports. If a pod has ended, that pod may have sent them.
+        # Another operator process may have received the earlier reports. Those reports may have come from a pod that has ended since then.
         return _shown(status) if _may_have_reported(status, pods) and not any(pod.finished for pod in pods) else OF_STEP["Plan"]
     if not any(pod.uid == live.pod_uid and not pod.finished for pod in pods):
         return OF_STEP["Plan"]

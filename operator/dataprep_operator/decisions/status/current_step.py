@@ -1,6 +1,6 @@
 """Derives the status from the state of the job's current step. All functions are pure.
 
-`steps.py` determines this state. When a step has finished, the next step is the current one.
+`steps.py` determines this state. When a step has finished, the next step becomes the current step.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ def advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 def _lacks_number_of_tasks(status: DataPrepJobStatus) -> bool:
     """Return whether the scan or the shuffle can't continue, because the status lacks the step's fields.
 
-    While an earlier release's CRD is installed, the API server drops fields that this CRD lacks.
+    The fields are missing if an earlier release's CRD is installed: the API server drops fields that this CRD doesn't define.
     """
     return (status.step in ("Scan", "Merge") and status.scan is None) or (status.step == "Shuffle" and status.shuffle_tasks is None)
 
@@ -88,7 +88,7 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
 
 
 def _begin_scan(context: Context, status: DataPrepJobStatus, request: ScanRequest) -> DataPrepJobStatus:
-    """Continue with the scan step. Everything that the plan pod asked for is recorded, so that nothing depends on this pod any more."""
+    """Continue with the scan step. Everything that the plan pod asked for is recorded, so the job no longer depends on that pod."""
     fault = results.scan_fault(request, context.spec)
     if fault:
         return fail(context, status, Reason.INTERNAL_ERROR, fault)
@@ -149,7 +149,7 @@ def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResu
             "warnings": bounded_warnings(result.warnings),
             "timings": _with_duration(status, "planning_seconds", child, ended_at=_last_end(context.observed, child), add=was_scanned),
             "progress": Progress(
-                # The percentage never decreases, even if the workers repeat what the plan pod has done.
+                # Never lower the percentage, even if the workers repeat work that the plan pod has done.
                 percent=status.progress.percent if status.progress is not None else 0,
                 summary=f"0/{result.shards}",
                 shards=ShardProgress(total=result.shards),

@@ -20,7 +20,7 @@ def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CP
 
 
 def fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """With the policy `Preferred`, start another attempt on CPU nodes when no GPU pod was scheduled in time."""
+    """If the policy is `Preferred` and no GPU pod was scheduled in time, start another attempt on CPU nodes."""
     child = context.observed.child("convert", status.attempt)
     if child is None or accelerator(context.spec, status) != "GPU" or context.spec.workers.accelerator.policy != "Preferred":
         return status

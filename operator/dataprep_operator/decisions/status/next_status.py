@@ -84,9 +84,9 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status `after`. Each part that differs from `before` only in its time keeps the earlier time.
+    """Return the status `after`, in which each part that differs from `before` only in its time keeps the earlier time.
 
-    Therefore the new status of an unchanged job equals the old status.
+    Therefore the new status of an unchanged job equals its old status.
     """
     old_times = {(condition.type, condition.status): condition.last_transition_time for condition in before.conditions}
     new_conditions = [
@@ -177,7 +177,8 @@ def _start(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
         return status
     source = context.spec.source
     name = source.from_job.name if source is not None and source.from_job is not None else None
-    # Record the other job's output before creating children that depend on it, because the other job may be gone after a restart.
+    # Record the other job's output before creating children that depend on it, because the other job may no longer exist when the operator
+    # restarts.
     from_job = next((dependency.data_set for dependency in context.observed.dependencies if dependency.name == name), None)
     return status.model_copy(
         update={"start_time": times.text(context.now), "child_prefix": context.observed.child_prefix, "from_job": from_job}

@@ -101,7 +101,7 @@ def _history_entry(context: Context, status: DataPrepJobStatus, ended_at: str) -
 
 
 def suspend(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status of a job that `spec.suspend` stops."""
+    """Return the status of a job that is suspended by `spec.suspend`."""
     message = "spec.suspend is true; finished shards are kept."
     status = with_condition(context, status, ConditionType.RUNNING, "False", Reason.SUSPENDED, message)
     status = with_condition(context, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, message)

@@ -53,7 +53,7 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
 def planning(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress | None:
     """Return the progress of the plan step, whose pod also does a small job's work.
 
-    Without reports of such work, the progress is unchanged.
+    If the pod has reported no such work, the progress stays unchanged.
     """
     if live.shards_total is None:
         return status.progress

@@ -14,8 +14,8 @@ from dataprep_operator.objects.pods import Blockage
 
 def blockage_by_others(context: Context) -> Blockage | None:
     """Return the blockage if other objects keep the job from starting or working."""
-    # Dependencies are checked before the output: a job that waits for other jobs doesn't write yet, and one of those jobs often has the
-    # same output.
+    # Check the dependencies before the output, because a dependency often has the same output. While this job waits for its dependencies,
+    # it writes nothing, so the shared output is no conflict.
     return (
         _profile_blockage(context)
         or _dependency_blockage(context.observed.dependencies)
@@ -46,7 +46,7 @@ def _profile_blockage(context: Context) -> Blockage | None:
 
 
 def _removal_blockage(context: Context) -> Blockage | None:
-    """Return the blockage if another job's removal of the output keeps this job from starting."""
+    """Return the blockage if this job can't start because a deleted job's output at the same location is still being removed."""
     if context.observed.output_remover is None:
         return None
     who = context.observed.describe(context.observed.output_remover, how="deleted")
@@ -54,7 +54,7 @@ def _removal_blockage(context: Context) -> Blockage | None:
 
 
 def _rival_blockage(context: Context) -> Blockage | None:
-    """Return the blockage if another job that writes to the same location keeps this job from working."""
+    """Return the blockage if this job can't work because another job writes to the same location."""
     rival = context.observed.rival
     if rival is None:
         return None

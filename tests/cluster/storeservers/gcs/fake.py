@@ -32,7 +32,7 @@ class FakeGcs(OneServer):
 
     @property
     def service_account_key(self) -> str:
-        """A service account key in Google's JSON format; its tokens may do everything here."""
+        """A service account key in Google's JSON format. Its tokens have all rights on this fake."""
         private = self._key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode()
@@ -60,7 +60,7 @@ class FakeGcs(OneServer):
         )
 
     def allow(self, rights: Sequence[str] = ("*",)) -> None:
-        """Limits the rights of the service account's tokens, whether they come from its key or from the node."""
+        """Limits the rights of all tokens of the service account: those made with its key and those from the node."""
         tokens = {_ADMINISTRATOR: ["*"], "of-the-key": list(rights), "of-the-node": list(rights)}
         unfinished = self.run_dir / "data" / "tokens.unfinished"
         unfinished.write_text(json.dumps(tokens))

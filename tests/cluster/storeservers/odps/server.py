@@ -29,9 +29,9 @@ class Controls:
     fail_next: list[int] = field(default_factory=list)
     """Status codes of the next responses."""
     lose_commits: int = 0
-    """How many of the next upload commits take effect without a response."""
+    """This many of the next upload commits are carried out, but get no response."""
     lose_blocks: int = 0
-    """How many of the next blocks are stored without a response."""
+    """This many of the next blocks are stored, but get no response."""
     log: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """(method, path, query) of every request."""
 
@@ -199,7 +199,7 @@ def _downloading(server: OdpsServer, table: Table, method: str, query: dict[str,
 
 
 def _cut(pieces: Iterator[bytes], controls: Controls) -> Iterator[bytes]:
-    """Yield the chunks, truncated if a test wants the stream to end early."""
+    """Yield the chunks. If a test wants the stream to end early, they are truncated."""
     if not controls.cut_after:
         yield from pieces
         return

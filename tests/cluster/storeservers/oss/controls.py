@@ -1,6 +1,7 @@
 """Lets tests control the running fake: keys and their rights, faults to inject, the request log.
 
-The control server has its own port, so that no fault affects it, and its paths can't conflict with objects. `fake` is its client.
+The control server has its own port, so it isn't affected by faults, and its paths can't conflict with objects. The module `fake` is its
+client.
 """
 
 from __future__ import annotations

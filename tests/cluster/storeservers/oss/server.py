@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield piece
 
     def _throw_away_body(self) -> None:
-        # A client that is still sending the body would not see the response.
+        # Read the rest of the body first, because a client that is still sending it would not see the response.
         try:
             for _ in self._body:
                 pass

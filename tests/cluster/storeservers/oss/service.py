@@ -269,7 +269,7 @@ class Service:
         return Answer(headers={**_written(content), "ETag": f'"{stored.etag}"', "Content-MD5": _base64_md5(content)})
 
     def _append_object(self, _request: Request) -> Answer:
-        # Real OSS appends, and the object is visible while it grows. Therefore the product must not use this operation.
+        # The fake rejects this operation so that the product can't use it: in real OSS, the object is visible while it grows.
         raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: an object must not be visible before it is complete.")
 
     def _copy_object(self, request: Request) -> Answer:

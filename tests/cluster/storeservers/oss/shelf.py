@@ -1,6 +1,6 @@
 """Buckets, objects and uploads on disk. Each object consists of a file with its content and a small JSON document that names the file.
 
-An object is replaced by renaming its document, so every object is complete after a kill, whether it is the old or the new one.
+An object is replaced by renaming its document. So even after a kill, every object is complete: either the old object or the new one.
 
     <root>/<bucket>/bucket.json
     <root>/<bucket>/objects/<sha-256 of the key>.json          the object

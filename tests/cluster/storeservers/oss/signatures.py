@@ -1,7 +1,7 @@
 """Authenticates requests: signature versions 4 and 1, in the Authorization header.
 
-Implemented from the protocol's description, independently of the client, so a client that signs incorrectly is rejected here, as it is by
-the real service.
+Implemented from the protocol's description, independently of the client, so this fake, like the real service, rejects a client that signs
+incorrectly.
 """
 
 from __future__ import annotations
