@@ -238,7 +238,10 @@ _LIMITS: Final = f"""\
 - **A source that is scanned is listed twice**, by the plan pod and by the merge pod. The workers then read text, TFRecord, Avro and tar files a
   second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
-  `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them.
+  `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them. With
+  [`--engine spark`](spark-jobs.md#duplicates), executors read the input for `deduplicate`.
+- **`deduplicate` in the plan pod** needs 17 bytes in `$TMPDIR` for each record, and goes through 16 of them once for each 1.8 million
+  records, or for each 29 million with 16 GiB of memory. So for ten times as many records, this takes a hundred times as long.
 - **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes if it has a
   [first round](splits.md#two-rounds). The files of the first round take up to about N bytes in the output's store, and each convert task
   requests a range of each file. Without a first round, each task reads the complete source. These are P · N bytes: 100 PB for a thousand
