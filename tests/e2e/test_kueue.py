@@ -196,7 +196,7 @@ def test_the_pods_of_a_scan_run_within_the_jobs_quota(queues: Namespace, stores:
     """The job is evicted while its input is scanned, comes back, and is deleted. Nothing of it is left in the cluster."""
     quota(queues, "10")
     job = queued(large_job(queues, stores, files=3), "research")
-    with held_writes(stores, queues, "_dataprep/scan-"):
+    with held_writes(stores, queues, r"_dataprep/scan-[^/]*/0"):
         queues.apply(job)
         until(lambda: running(queues, "large", step="scan"), what="a running pod of the scan", seconds=DONE_SECONDS)
         first = workload(queues, "large")["metadata"]["uid"]

@@ -39,7 +39,9 @@ def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(name
         namespace.kubectl("patch", "dpj", "large", "--type=merge", '--patch={"spec": {"suspend": true}}')
         namespace.wait_phase("large", "Suspended")
         until_idle(namespace)
-        assert [key.rpartition("/")[2] for key in stores.oss.keys(BUCKET, f"{namespace.name}/_dataprep/scan-")] == ["00000-0.json"]
+        stored = [key.rpartition("/")[2] for key in stores.oss.keys(BUCKET, f"{namespace.name}/_dataprep/scan-")]
+        assert [name for name in stored if name.endswith(".json")] == ["00000-0.json"]
+        assert [name.partition(".")[2] for name in stored if name.startswith("listing-")] == ["index", "zst"]
         namespace.kubectl("patch", "dpj", "large", "--type=merge", '--patch={"spec": {"suspend": false}}')
         namespace.wait("large", lambda _: bool(running_workers(namespace, "large", step="scan")), what="scanning again")
     namespace.wait_phase("large", "Succeeded")
