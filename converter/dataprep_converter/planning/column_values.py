@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_bytes, is_text_or_bytes, without_dictionary
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array, is_tensor, null_mask, pc
 from dataprep_converter.sampling.selection import mix
@@ -25,27 +26,16 @@ _arrow: Any = pa  # the stubs lack the methods of arrays whose type is only know
 def check_type(kind: pa.DataType, *, of: str) -> None:
     """Raises BadSpec for a column whose values can't be compared as text or numbers. `of` names the field in the message."""
     types = pa.types
-    plain = _without_dictionary(kind)
+    plain = without_dictionary(kind)
     if is_tensor(kind) or not (
-        types.is_integer(plain) or types.is_floating(plain) or types.is_boolean(plain) or is_text(plain) or is_moment(plain)
+        types.is_integer(plain) or types.is_floating(plain) or types.is_boolean(plain) or is_text_or_bytes(plain) or is_moment(plain)
     ):
         raise BadSpec(f"{of} is of the type {kind}; use a column of text, whole numbers, numbers, booleans or times.")
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether the values are text or bytes."""
-    types = pa.types
-    plain = _without_dictionary(kind)
-    return bool(types.is_string(plain) or types.is_large_string(plain) or types.is_binary(plain) or types.is_large_binary(plain))
 
 
 def is_moment(kind: pa.DataType) -> bool:
     """Whether the values are Arrow dates or times."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-
-
-def _without_dictionary(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
 
 
 def as_text(column: Array) -> Array:
@@ -56,7 +46,7 @@ def as_text(column: Array) -> Array:
     """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+    if is_bytes(column.type):
         valid: Any = column.cast(pa.large_binary())
         try:
             text: Array = valid.cast(pa.large_string())
@@ -86,7 +76,7 @@ def hashes(column: Array) -> npt.NDArray[np.uint64]:
         numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # + 0.0 turns negative zero into zero
         hashed = mix(numbers.view(np.uint64))
     else:
-        text: Any = column if is_text(column.type) else as_text(column)
+        text: Any = column if is_text_or_bytes(without_dictionary(column.type)) else as_text(column)
         hashed = _of_bytes(pc.fill_null(text.cast(pa.large_binary()), b""))
     return np.where(missing, _MISSING, hashed)
 
@@ -165,8 +155,8 @@ def in_range(column: Array, *, since: str | None, before: str | None, of: str) -
 
     Raises BadSpec for an invalid bound.
     """
-    plain = _without_dictionary(column.type)
-    if is_text(plain) or is_moment(plain):
+    plain = without_dictionary(column.type)
+    if is_text_or_bytes(plain) or is_moment(plain):
         values, inside = moments(column)
         bounds: list[int | float | None] = [None if text is None else moment_of(text, of=of) for text in (since, before)]
     else:
@@ -185,6 +175,6 @@ def in_range(column: Array, *, since: str | None, before: str | None, of: str) -
 def check_bounds(kind: pa.DataType, *, since: str | None, before: str | None, of: str) -> None:
     """Raises BadSpec for a range that can't contain any value of the type."""
     in_range(pa.array([], kind), since=since, before=before, of=of)
-    parse = moment_of if is_text(kind) or is_moment(kind) else number_of
+    parse = moment_of if is_text_or_bytes(without_dictionary(kind)) or is_moment(kind) else number_of
     if since is not None and before is not None and parse(since, of=of) >= parse(before, of=of):
         raise BadSpec(f"{of}: since {since} is not earlier than before {before}.")

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text_or_bytes
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, value_type
 from dataprep_converter.records.columns import numbers
@@ -60,7 +61,7 @@ def _contents(records: pa.RecordBatch, name: str) -> list[bytes]:
             tensors[row] = b""
         return tensors
     types = pa.types
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+    if is_text_or_bytes(kind):
         texts: Any = pc.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         written = column.cast(pa.string())

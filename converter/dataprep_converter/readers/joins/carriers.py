@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text_or_bytes
 from dataprep_converter.core.lists import Lists, flatten_lists, is_list
 from dataprep_converter.core.tensors import Array, to_arrow
 
@@ -27,7 +28,7 @@ def carrier(kind: Any) -> pa.DataType | None:
         return kind  # type: ignore[no-any-return]  # kind is Any
     if _is_number(kind):
         return _SIGNED[kind.bit_width]
-    if _is_text_or_bytes(kind):
+    if is_text_or_bytes(kind):
         return pa.binary()
     if is_list(kind) and (items := carrier(kind.value_type)) is not None:
         lists: pa.DataType = _arrow.list_(pa.field("element", items))
@@ -46,7 +47,7 @@ def carried(column: Any) -> Array:
     elif is_list(column.type):
         lists = flatten_lists(column)
         result = _lists(carried(lists.items), lists, kind)
-    elif _is_text_or_bytes(column.type):
+    elif is_text_or_bytes(column.type):
         result = _as_bytes(column)
     else:
         result = column.view(kind)
@@ -62,7 +63,7 @@ def returned(column: Any, kind: Any) -> Array:
         lists = flatten_lists(column)
         items = returned(lists.items, kind.value_type)
         result = _fixed_lists(items, lists, kind) if _types.is_fixed_size_list(kind) else _lists(items, lists, kind)
-    elif _is_text_or_bytes(kind):
+    elif is_text_or_bytes(kind):
         result = _from_bytes(column, kind)
     else:
         result = column.view(kind)
@@ -71,7 +72,7 @@ def returned(column: Any, kind: Any) -> Array:
 
 def ordered_type(kind: Any) -> pa.DataType | None:
     """The type in which columns of type `kind` are compared, or None if they can't be compared."""
-    if _is_text_or_bytes(kind):
+    if is_text_or_bytes(kind):
         return pa.binary()
     return pa.int64() if _is_number(kind) or kind == pa.bool_() else None
 
@@ -80,7 +81,7 @@ def ordered(column: Any) -> Array:
     """The column as int64 or bytes with the same order. A column of floats must have no nulls, and can't be converted back."""
     kind = column.type
     result: Array
-    if _is_text_or_bytes(kind):
+    if is_text_or_bytes(kind):
         result = _as_bytes(column)
     elif kind == pa.uint64():
         result = _flipped(column.view(pa.int64()))
@@ -96,7 +97,7 @@ def ordered(column: Any) -> Array:
 def unordered(column: Any, kind: Any) -> Array:
     """The column that `ordered` has converted, back in its original type `kind`."""
     result: Array
-    if _is_text_or_bytes(kind):
+    if is_text_or_bytes(kind):
         result = _from_bytes(column, kind)
     elif kind == pa.uint64():
         result = _flipped(column).view(kind)
@@ -110,10 +111,6 @@ def unordered(column: Any, kind: Any) -> Array:
 def _is_number(kind: Any) -> bool:
     """Whether values have a fixed width of whole bytes, like numbers and times."""
     return bool(_types.is_primitive(kind) and not _types.is_interval(kind) and kind.bit_width in _SIGNED)
-
-
-def _is_text_or_bytes(kind: Any) -> bool:
-    return bool(_types.is_string(kind) or _types.is_large_string(kind) or _types.is_binary(kind) or _types.is_large_binary(kind))
 
 
 def _as_bytes(column: Any) -> Array:

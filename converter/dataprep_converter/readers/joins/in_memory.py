@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text_or_bytes
 from dataprep_converter.core.tensors import Array, to_arrow
 from dataprep_converter.readers.joins.keys import Keys, Places
 from dataprep_converter.readers.joins.out_of_core import OutOfCore
@@ -50,10 +51,7 @@ def _is_supported(kind: pa.DataType) -> bool:
         or types.is_float32(kind)
         or types.is_float64(kind)
         or types.is_boolean(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
+        or is_text_or_bytes(kind)
         or types.is_date32(kind)
         or (types.is_timestamp(kind) and kind.tz is None)
     )

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.sources.join import JoinSource, JoinTable
+from dataprep_converter.core.arrow_types import is_bytes, is_text
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.inputs.access import Access
@@ -308,9 +309,9 @@ def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
         return _key_type(kind.value_type, name, of)
     if types.is_integer(kind):
         return kind if kind == pa.uint64() else pa.int64()
-    if types.is_string(kind) or types.is_large_string(kind):
+    if is_text(kind):
         return pa.string()
-    if types.is_binary(kind) or types.is_large_binary(kind):
+    if is_bytes(kind):
         return pa.binary()
     if types.is_boolean(kind) or types.is_date(kind) or types.is_timestamp(kind):
         return kind

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dataprep_converter.core.arrow_types import is_text_or_bytes
 from dataprep_converter.core.lists import is_ragged
 from dataprep_converter.core.tensors import Array, is_tensor, null_mask, to_arrow
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -117,7 +118,7 @@ def _nothing(kind: Any) -> Array:
     if is_ragged(kind):
         empty: Array = pa.array([[]], kind)
         return empty
-    if any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)):
+    if is_text_or_bytes(kind):
         return pa.array([b""], pa.binary()).cast(kind)
     zero = pa.array([0], pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64())
     nothing: Array = zero.cast(kind)
