@@ -9,8 +9,10 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -189,7 +191,8 @@ def test_a_worker_is_run_again_until_its_process_is_stopped(tmp_path: Path, port
         if len(runs.read_text().splitlines()) == 3:
             raise StoppedError
 
-    monkeypatch.setattr("dataprep_converter.steps.spark_pods.time.sleep", sleep)
+    # Only this module's clock: `Popen.wait` sleeps, too, and would be stopped in the middle of its wait.
+    monkeypatch.setattr(spark_pods, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     with pytest.raises(StoppedError):
         spark_pods.work(a_cluster(master=f"spark://127.0.0.1:{port}"), java(tmp_path, f'echo "$@" >> {runs}; exit 1'))
 
