@@ -8,7 +8,7 @@ from dataprep_converter.core.errors import NotFound, NotWhole
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.ahead import mapped_ahead
-from dataprep_converter.stores import Entry, MovesFiles, SyncsFolders, Upload
+from dataprep_converter.stores import CopiesObjects, Entry, MovesFiles, SyncsFolders, Upload
 from dataprep_converter.stores.publish import publish, stage_copy
 
 AT_ONCE: Final = 8
@@ -58,7 +58,7 @@ class Mover:
             pass
 
     def copy_ahead(self, moves: Iterable[Move]) -> None:
-        """On a store that can't move files, sends copies of the files, without making the copies visible.
+        """On a store that can't move files, stages copies of the files: the store copies them by itself, or this process sends them again.
 
         Called after the folder was claimed, because a claim discards all uploads. Called before `_SUCCESS` is removed, so that the earlier
         data set stays readable while the files are copied.
@@ -68,7 +68,12 @@ class Mover:
 
         def copy(move: Move) -> None:
             target = self._folder.at(move.target)
-            self._copies[move.target] = stage_copy(self._store, move.source, self._store, target, sha256=move.sha256)
+            # The pin proves that the file still has the bytes that its task wrote. Companions have no pins, so their bytes are compared.
+            if move.pin is not None and isinstance(self._store, CopiesObjects):
+                copied = self._store.stage_copy(Entry(move.source, move.size, move.pin), target)
+            else:
+                copied = None
+            self._copies[move.target] = copied or stage_copy(self._store, move.source, self._store, target, sha256=move.sha256)
 
         for _ in mapped_ahead(copy, moves, most=AT_ONCE):
             pass

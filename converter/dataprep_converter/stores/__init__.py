@@ -306,6 +306,19 @@ class MovesFiles(Protocol):
 
 
 @runtime_checkable
+class CopiesObjects(Protocol):
+    """A store that can copy an object by itself, so that the object's bytes don't pass through this process."""
+
+    def stage_copy(self, source: Entry, uri: str) -> Upload | None:
+        """Returns a staged upload (see `Upload.stage`) to `uri` with the bytes of `source`, an object in the same bucket.
+
+        Returns None if this server doesn't support such copies. Raises InputChanged if the object's pin is no longer that of `source`, and
+        NotFound if the object is absent.
+        """
+        ...
+
+
+@runtime_checkable
 class SyncsFolders(Protocol):
     """A store with folders in which a renamed file isn't durable before its folder is synced."""
 

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
@@ -201,9 +201,13 @@ class ObjectStore(ABC):
 
     def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "ObjectUpload":  # noqa: ARG002 - not HDFS
         bucket, key = self.place(uri)
+        return ObjectUpload(uri, bucket, key, bucket.transfer(uri, key), self.threads(), size_hint=size_hint)
+
+    def threads(self) -> ThreadPoolExecutor:
+        """Returns the threads that send parts."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="part")
-        return ObjectUpload(uri, bucket, key, self._threads, size_hint=size_hint)
+        return self._threads
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
         bucket, key = self.place(uri)
@@ -227,11 +231,13 @@ class ObjectUpload:
 
     blocks = False
 
-    def __init__(self, uri: str, bucket: Bucket, key: str, threads: ThreadPoolExecutor, *, size_hint: int | None) -> None:
+    def __init__(
+        self, uri: str, bucket: Bucket, key: str, transfer: Transfer, threads: ThreadPoolExecutor, *, size_hint: int | None = None
+    ) -> None:
         self.uri = uri
         self._bucket = bucket
         self._key = key
-        self._transfer = bucket.transfer(uri, key)
+        self._transfer = transfer
         self._ended = False
         self._parts = Parts(begin=self._transfer.begin, send=self._transfer.send, threads=threads, part_bytes=part_bytes_for(size_hint))
 
@@ -239,6 +245,10 @@ class ObjectUpload:
         if self._ended:
             raise ValueError(f"{self.uri}: the upload has ended.")
         self._parts.write(data)
+
+    def copy(self, size: int, copy: Callable[[int, range | None], str]) -> None:
+        """Adds all bytes of an object that the store copies. Called instead of `write`. See `Parts.copy`."""
+        self._parts.copy(size, copy)
 
     def stage(self) -> None:
         if self._ended:

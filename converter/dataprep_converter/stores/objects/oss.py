@@ -28,13 +28,14 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.runtime.retry import retrying
-from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores import Details, Entry, StoreSettings, Upload
 from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 from dataprep_converter.stores.digests import checked
 from dataprep_converter.stores.objects.key_listing import entries_ahead, entries_in_turn
 from dataprep_converter.stores.objects.key_stretches import KeyPage
 from dataprep_converter.stores.objects.oss_client import RIGHT_OF, OssClient, PacedHttpClient, place_of
 from dataprep_converter.stores.objects.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
+from dataprep_converter.stores.publish import aborted_on_error
 from dataprep_converter.stores.ranged import ParallelInput
 
 logger = logging.getLogger(__name__)
@@ -115,6 +116,18 @@ class OssStore:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="oss-part")
         return OssUpload(self, self._client, uri, self._threads, size_hint=size_hint)
+
+    def stage_copy(self, source: Entry, uri: str) -> Upload | None:
+        head = self._head(source.uri)
+        if head is None:
+            raise NotFound(f"{source.uri} does not exist.", uri=source.uri)
+        if not source.size:
+            return None  # an upload can't consist of an empty part only
+        upload = self.create(uri)
+        with aborted_on_error(upload):
+            upload.copy(source, crc=head[1])
+            upload.stage()
+        return upload
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
         bucket, key = place = place_of(uri)
@@ -254,6 +267,33 @@ class OssUpload:
         if self._ended:
             raise ValueError(f"{self.uri}: the upload has ended.")
         self._parts.write(data)
+
+    def copy(self, source: Entry, *, crc: str | None) -> None:
+        """Adds all bytes of an object, which OSS copies. Called instead of `write`. `crc` is the CRC-64 that OSS keeps for the object."""
+        source_bucket, source_key = place_of(source.uri)
+
+        def copy_part(number: int, stretch: range | None) -> str:
+            request = oss.UploadPartCopyRequest(
+                bucket=self._bucket,
+                key=self._key,
+                part_number=number,
+                upload_id=self._upload_id,
+                source_bucket=source_bucket,
+                source_key=source_key,
+                source_range=None if stretch is None else f"bytes={stretch.start}-{stretch.stop - 1}",
+                if_match=f'"{source.pin}"',
+            )
+            try:
+                answer = self._client.persistently("upload_part_copy", request, place=(source_bucket, source_key), doing="read")
+            except NotFound as exc:
+                raise Unreachable(
+                    f"{source.uri}, or the upload of {self.uri}, is gone: something else has removed it.", uri=self.uri
+                ) from exc
+            tag: str = answer.etag
+            return tag
+
+        self._sums[0] = (crc, source.size)
+        self._parts.copy(source.size, copy_part)
 
     def stage(self) -> None:
         if self._ended:

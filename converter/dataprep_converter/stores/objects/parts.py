@@ -7,6 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 PART_BYTES: Final = 8 << 20
+COPIED_BYTES: Final = 256 << 20
+"""The size of the parts that a store copies from another object. A store takes seconds for a part of this size."""
 PART_LIMIT: Final = 10_000
 """The maximum number of parts of an upload, on S3 and OSS."""
 IN_FLIGHT: Final = 4
@@ -27,6 +29,10 @@ def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
     """Returns the error message about unfinished uploads that we lack permission to remove."""
     names = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
     return f"missing {right} on {folder}: {len(keys)} unfinished uploads remain: {names}."
+
+
+class CopyUnsupported(Exception):
+    """The server doesn't copy parts of other objects. Raised within a store; the object's bytes are then sent instead."""
 
 
 class Parts:
@@ -74,6 +80,20 @@ class Parts:
             self._buffer[self._filled : self._filled + count] = view[:count]
             self._filled += count
             view = view[count:]
+
+    def copy(self, size: int, copy: Callable[[int, range | None], str]) -> None:
+        """Adds the parts of another object of `size` bytes, which the store copies. Must not be combined with `write`.
+
+        `copy` is called in other threads, with a part's number (from 1) and the bytes to copy. `copy` returns the part's ETag. For an object
+        of one part, the bytes are None, because S3 and OSS refuse ranges of small objects.
+        """
+        self._begin()
+        step = max(COPIED_BYTES, part_bytes_for(size))
+        for first in range(0, size, step):
+            stretch = range(first, min(first + step, size)) if size > step else None
+            self._sent += 1
+            self._pending.append(self._threads.submit(copy, self._sent, stretch))
+        self.size = size
 
     def finish(self) -> list[str]:
         """Sends the last part, waits for all parts, and returns their tags in order. May be called again when a commit is retried."""

@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -31,14 +32,15 @@ from dataprep_converter.core.errors import (
     StoreFull,
     Unreachable,
 )
-from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores import Details, Entry, StoreSettings, Upload
 from dataprep_converter.stores.credentials.aws import CredentialChain, domain_of
 from dataprep_converter.stores.credentials.aws_profile import AwsProfile
 from dataprep_converter.stores.objects.key_listing import entries_ahead, entries_in_turn
 from dataprep_converter.stores.objects.key_stretches import KeyPage
-from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, is_written, retry_config, unquoted
-from dataprep_converter.stores.objects.parts import unfinished
+from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, ObjectUpload, client_options, is_written, retry_config, unquoted
+from dataprep_converter.stores.objects.parts import CopyUnsupported, unfinished
 from dataprep_converter.stores.objects.s3_requests import S3Requests
+from dataprep_converter.stores.publish import aborted_on_error
 from dataprep_converter.stores.store_requests import Address, Answer
 
 logger = logging.getLogger(__name__)
@@ -89,6 +91,22 @@ class S3Store(ObjectStore):
             self._buckets[name].making = _encryption(self.settings)
             self._buckets[name].requests.budget = self.budget
         return self._buckets[name], key
+
+    def stage_copy(self, source: Entry, uri: str) -> Upload | None:
+        if not source.size:
+            return None  # an upload can't consist of an empty part only
+        bucket, key = self.place(uri)
+        transfer = bucket.transfer(uri, key)
+        upload = ObjectUpload(uri, bucket, key, transfer, self.threads())
+        with aborted_on_error(upload):
+            try:
+                upload.copy(source.size, partial(transfer.copy, source))
+                upload.stage()
+            except CopyUnsupported as exc:
+                logger.info("%s at %s doesn't copy objects, so they are sent again: %s", bucket.requests.service, bucket.peer, exc)
+                upload.abort()
+                return None
+        return upload
 
 
 class XmlBucket(Bucket):
@@ -316,12 +334,32 @@ class Multipart:
 
     def send(self, number: int, data: memoryview) -> str:
         answer = self._bucket.requests.send("PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id}, body=data)
-        if answer.code == "NoSuchUpload":
-            # The data set's commit sweeps away the leftovers of failed attempts, including this upload. A new attempt uploads again.
-            raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
+        self._check_upload(answer)
         if not answer.ok:
             raise self._bucket.refusal(answer, self._key, doing="write")
         return answer.headers.get("etag", "")
+
+    def copy(self, source: Entry, number: int, stretch: range | None) -> str:
+        """Makes S3 copy a part from an object in this bucket, and returns the part's tag. Raises CopyUnsupported."""
+        key = source.uri.removeprefix(self._bucket.root)
+        headers = {
+            "x-amz-copy-source": urllib.parse.quote(f"/{self._bucket.name}/{key}", safe="/-_.~"),
+            "x-amz-copy-source-if-match": f'"{source.pin}"',
+        }
+        if stretch is not None:
+            headers["x-amz-copy-source-range"] = f"bytes={stretch.start}-{stretch.stop - 1}"
+        query = {"partNumber": str(number), "uploadId": self._upload_id}
+        answer = self._bucket.requests.send("PUT", self._key, query=query, headers=headers)
+        self._check_upload(answer)
+        if answer.status in (405, 501):
+            raise CopyUnsupported(f"{answer.status} {answer.code} {answer.message}".strip())
+        if not answer.ok:
+            raise self._bucket.refusal(answer, key, doing="read")
+        tag = answer.xml().findtext("{*}ETag") if answer.body else None
+        if tag is None:
+            # The server took the request for the upload of an empty part.
+            raise CopyUnsupported(f"the response to UploadPartCopy has no ETag: {answer.body[:100]!r}")
+        return tag
 
     def hold(self) -> None:
         """Does nothing, because a sweep aborts the upload."""
@@ -346,6 +384,11 @@ class Multipart:
             # A sweep aborted the upload while parts were being sent. A new attempt uploads again.
             raise Unreachable(f"A part of the upload of {uri} is gone: something else has aborted it.", uri=uri)
         raise self._bucket.refusal(answer, self._key, doing="write")
+
+    def _check_upload(self, answer: Answer) -> None:
+        if answer.code == "NoSuchUpload":
+            # The data set's commit sweeps away the leftovers of failed attempts, including this upload. A new attempt uploads again.
+            raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
 
     def asked_to_complete(self, tags: list[str], *, headers: dict[str, str]) -> Answer:
         """Sends the request that joins the parts into one object, and returns the response."""

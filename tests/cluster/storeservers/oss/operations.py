@@ -23,9 +23,11 @@ class Operation:
     method: str
     on: Literal["bucket", "object"]
     marker: str | None = None
-    """The query parameter that distinguishes this operation from others, or `header:` and the name of a header that distinguishes it."""
+    """The query parameter that distinguishes this operation from others."""
     parameters: Collection[str] = ()
     """The other query parameters that it accepts."""
+    header: str | None = None
+    """The header that distinguishes this operation from others."""
 
 
 # The first match is the operation.
@@ -52,8 +54,9 @@ OPERATIONS = (
     Operation("InitiateMultipartUpload", "oss:PutObject", "POST", "object", "uploads", {"encoding-type"}),
     Operation("CompleteMultipartUpload", "oss:PutObject", "POST", "object", "uploadId", {"encoding-type"}),
     Operation("AppendObject", "oss:PutObject", "POST", "object", "append", {"position"}),
+    Operation("UploadPartCopy", "oss:PutObject", "PUT", "object", "partNumber", {"uploadId"}, header="x-oss-copy-source"),
     Operation("UploadPart", "oss:PutObject", "PUT", "object", "partNumber", {"uploadId"}),
-    Operation("CopyObject", "oss:PutObject", "PUT", "object", "header:x-oss-copy-source"),
+    Operation("CopyObject", "oss:PutObject", "PUT", "object", header="x-oss-copy-source"),
     Operation("PutObject", "oss:PutObject", "PUT", "object"),
     Operation("AbortMultipartUpload", "oss:AbortMultipartUpload", "DELETE", "object", "uploadId"),
     Operation("DeleteObject", "oss:DeleteObject", "DELETE", "object"),
@@ -84,7 +87,4 @@ def operation_of(
 
 
 def _has_marker(operation: Operation, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
-    if operation.marker is None:
-        return True
-    header = operation.marker.removeprefix("header:")
-    return header in headers if header != operation.marker else operation.marker in query
+    return (operation.marker is None or operation.marker in query) and (operation.header is None or operation.header in headers)

@@ -111,6 +111,7 @@ class Service:
             "CompleteMultipartUpload": self._complete_multipart_upload,
             "AppendObject": self._append_object,
             "UploadPart": self._upload_part,
+            "UploadPartCopy": self._upload_part_copy,
             "CopyObject": self._copy_object,
             "PutObject": self._put_object,
             "AbortMultipartUpload": self._abort_multipart_upload,
@@ -128,7 +129,7 @@ class Service:
         self._shelf.bucket(request.bucket)
         if not allows(signer, request.operation.action):
             raise access_denied(request.operation.action)
-        if request.operation.name == "CopyObject" and not allows(signer, "oss:GetObject"):
+        if request.operation.name in ("CopyObject", "UploadPartCopy") and not allows(signer, "oss:GetObject"):
             raise access_denied("oss:GetObject")
         _check_key(request.key)
         return self._handlers[request.operation.name](request)
@@ -273,9 +274,7 @@ class Service:
         raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: an object must not be visible before it is complete.")
 
     def _copy_object(self, request: Request) -> Answer:
-        source = unquote(request.headers["x-oss-copy-source"]).lstrip("/")
-        source_bucket, _, source_key = source.partition("/")
-        found, file = self._shelf.open(source_bucket, source_key)
+        found, file = self._shelf.open(*_copy_source(request))
         replaces_headers = request.headers.get("x-oss-metadata-directive", "COPY").upper() == "REPLACE"
         with file, self._shelf.received(request.bucket, iter(lambda: file.read(1 << 20), b"")) as content:
             stored = self._shelf.put(
@@ -325,6 +324,31 @@ class Service:
         )
 
     def _upload_part(self, request: Request) -> Answer:
+        number, upload_id = self._part_of(request)
+        with self._shelf.received(request.bucket, request.pieces()) as content:
+            _check_md5(request, md5=content.md5)
+            self._shelf.put_part(request.bucket, request.key, upload_id, number=number, content=content)
+        return Answer(headers={**_written(content), "ETag": f'"{content.md5}"', "Content-MD5": _base64_md5(content)})
+
+    def _upload_part_copy(self, request: Request) -> Answer:
+        number, upload_id = self._part_of(request)
+        found, file = self._shelf.open(*_copy_source(request))
+        with file:
+            wanted = request.headers.get("x-oss-copy-source-if-match")
+            if wanted is not None and wanted.strip('"') != found.etag:
+                raise OssError(412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold.")
+            offset, size = 0, found.content.size
+            if (asked := request.headers.get("x-oss-copy-source-range")) is not None:
+                first, last = (int(each) for each in asked.removeprefix("bytes=").split("-"))
+                if not 0 <= first <= last < size:
+                    raise OssError(416, "InvalidRange", "The requested range cannot be satisfied.")
+                offset, size = first, last - first + 1
+            with self._shelf.received(request.bucket, _read(file, offset=offset, size=size)) as content:
+                part = self._shelf.put_part(request.bucket, request.key, upload_id, number=number, content=content)
+        return _document_answer("CopyPartResult", [("LastModified", _iso(part.last_modified)), ("ETag", f'"{content.md5}"')])
+
+    def _part_of(self, request: Request) -> tuple[int, str]:
+        """Return a request's part number and upload id. Fail unless the upload exists."""
         number = _number_of(request, "partNumber")
         if not 1 <= number <= _LAST_PART_NUMBER:
             raise invalid_argument(
@@ -334,10 +358,7 @@ class Service:
             )
         upload_id = request.query.get("uploadId", "")
         self._shelf.upload(request.bucket, request.key, upload_id)
-        with self._shelf.received(request.bucket, request.pieces()) as content:
-            _check_md5(request, md5=content.md5)
-            self._shelf.put_part(request.bucket, request.key, upload_id, number=number, content=content)
-        return Answer(headers={**_written(content), "ETag": f'"{content.md5}"', "Content-MD5": _base64_md5(content)})
+        return number, upload_id
 
     def _complete_multipart_upload(self, request: Request) -> Answer:
         body = b"".join(request.pieces())
@@ -491,6 +512,20 @@ def _asked_parts(body: bytes) -> list[tuple[int, str]]:
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in headers.items() if name in _KEPT_HEADERS or name.startswith(_KEPT_BEGINNINGS)}
     return {"content-type": "application/octet-stream", **kept}
+
+
+def _copy_source(request: Request) -> tuple[str, str]:
+    """Return the bucket and the key of the object to copy."""
+    bucket, _, key = unquote(request.headers["x-oss-copy-source"]).lstrip("/").partition("/")
+    return bucket, key
+
+
+def _read(file: BinaryIO, *, offset: int, size: int) -> Iterator[bytes]:
+    """Yield `size` bytes from the offset."""
+    file.seek(offset)
+    while size and (piece := file.read(min(size, 1 << 20))):
+        size -= len(piece)
+        yield piece
 
 
 def _is_unchanged(request: Request, stored: StoredObject) -> bool:
