@@ -49,7 +49,7 @@ def variables(namespace: Namespace, stores: Stores, tmp_path: Path) -> dict[str,
     spec = {"stores": stores.settings(), "workers": workers}
     namespace.apply({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepProfile", "metadata": {"name": "default"}, "spec": spec})
     return {
-        "KUBECONFIG": str(make_user(namespace, "scientist", role=EDIT, folder=tmp_path).kubeconfig),
+        "KUBECONFIG": str(make_user(namespace, "scientist", role=EDIT, folder=tmp_path)),
         "AWS_ENDPOINT_URL": stores.s3.endpoint,
         "AWS_REGION": stores.s3.region,
         "AWS_ACCESS_KEY_ID": stores.s3.access_key,

@@ -1,21 +1,21 @@
 """Jobs that the Python API submits to the cluster. The user is a service account with the role that docs/python.md describes."""
 
 import asyncio
-import base64
+import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from kubernetes.aio.config import incluster_config
+from kubernetes.client.exceptions import NotFoundException
+from tests.e2e.program_pods import program_pod
 from tests.e2e.slow_jobs import held_writes
 
 import dataprep_io as dp
-from dataprep_io.jobs import cluster
 from workbench.jobs import EACH_STEP, Namespace
 from workbench.stores import BUCKET, Stores
-from workbench.users import EDIT, User, make_user
+from workbench.users import EDIT, ONLY_JOBS, make_account, make_user
 
 ROWS = 200
 TEXT = b"x,y,kind\n" + b"".join(f"{n * 0.5},{n * 0.25},{'abc'[n % 3]}\n".encode() for n in range(ROWS))
@@ -23,11 +23,9 @@ SMALL = {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {
 
 
 @pytest.fixture
-def user(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
+def user(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Creates a user. The environment variable KUBECONFIG names the user's kubeconfig."""
-    made = make_user(namespace, "scientist", role=EDIT, folder=tmp_path)
-    monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig))
-    return made
+    monkeypatch.setenv("KUBECONFIG", str(make_user(namespace, "scientist", role=EDIT, folder=tmp_path)))
 
 
 @pytest.fixture
@@ -140,7 +138,7 @@ async def follow(job: dp.AsyncJob) -> list[str]:
 
 
 def test_a_user_without_rights_reads_which_one_is_missing(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
-    kubeconfig = str(make_user(namespace, "stranger", role=None, folder=tmp_path).kubeconfig)
+    kubeconfig = str(make_user(namespace, "stranger", role=None, folder=tmp_path))
     job = dp.Job("rows", **a_spec(stores, namespace.name))
     account = f'User "system:serviceaccount:{namespace.name}:stranger"'
     what = f'resource "dataprepjobs" in API group "dataprep.io" in the namespace "{namespace.name}"'
@@ -151,26 +149,38 @@ def test_a_user_without_rights_reads_which_one_is_missing(namespace: Namespace, 
         dp.Job.attach("rows", kubeconfig=kubeconfig)
 
 
-def test_a_program_in_a_pod_uses_the_pods_rights(
-    namespace: Namespace, stores: Stores, user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """This process stands in for a pod: it has the environment variables and the files that the kubelet gives to the account's pods."""
-    token, authority, own = tmp_path / "token", tmp_path / "ca.crt", tmp_path / "namespace"
-    token.write_text(user.token)
-    authority.write_bytes(base64.b64decode(user.authority))
-    own.write_text(namespace.name)
-    server = urlsplit(user.server)
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
-    monkeypatch.setattr(cluster, "_NAMESPACE_OF_POD", own)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("KUBECONFIG")
-    job = dp.Job("rows", suspend=True, **a_spec(stores, namespace.name)).submit()
-    assert job.namespace == namespace.name
-    assert dp.Job.attach("rows").phase in ("Pending", "Suspended")
-    assert list(job.logs()) == []
-    job.delete()
-    with pytest.raises(dp.JobNotFound, match='"rows" not found'):
-        dp.Job.attach("rows")
+PROGRAM = """
+import json
+import sys
+import dataprep_io as dp
+job = dp.Job("rows", **json.loads(sys.argv[1])).submit()
+print(job.namespace)
+try:
+    job.events
+except dp.ClusterError as exc:
+    print(exc)
+result = job.wait(timeout=100, poll=0.5)
+print(json.dumps([result.records, result.splits, result.uri]))
+job.delete()
+"""
+
+
+def test_a_program_in_a_pod_submits_a_job(namespace: Namespace, stores: Stores) -> None:
+    """The pod's service account has only the chart's own role. The namespace enforces Pod Security `restricted`."""
+    stores.s3.write(BUCKET, f"{namespace.name}.csv", TEXT)
+    make_account(namespace, "notebook", role=ONLY_JOBS)
+    spec = json.dumps(a_spec(stores, namespace.name))
+    namespace.apply(program_pod(namespace, stores, "program", "-c", PROGRAM, spec, account="notebook"))
+    deadline = time.monotonic() + 120
+    while (pod := namespace.get("pods", "program"))["status"]["phase"] not in ("Succeeded", "Failed"):
+        assert time.monotonic() < deadline, pod["status"]
+        time.sleep(0.3)
+    said = namespace.kubectl("logs", "program")
+    assert pod["status"]["phase"] == "Succeeded", said
+    submitted, refused, result = said.splitlines()
+    assert submitted == namespace.name
+    assert f'User "system:serviceaccount:{namespace.name}:notebook" cannot list resource "events"' in refused
+    assert json.loads(result) == [ROWS, {"train": 150, "test": 50}, f"s3://{BUCKET}/{namespace.name}"]
+    # The program has deleted its job.
+    with pytest.raises(NotFoundException):
+        namespace.job("rows")

@@ -1,6 +1,5 @@
 """Users of the cluster: service accounts with a role in one namespace, and the kubeconfigs of their programs."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,28 +9,21 @@ from workbench.jobs import Namespace
 
 EDIT: Final = "edit"
 """The Kubernetes role to which the chart adds permissions for DataPrepJobs."""
+ONLY_JOBS: Final = "dataprep-dataprep-operator-edit"
+"""The chart's own role, whose permissions the chart adds to `edit`: only those for DataPrepJobs, cron jobs and profiles."""
 
 
-@dataclass(frozen=True)
-class User:
-    """A service account of a namespace."""
-
-    token: str
-    server: str
-    authority: str
-    """The certificate of the API server's CA, in base64."""
-    kubeconfig: Path
-    """A kubeconfig with the account's token. Its context has the namespace."""
-
-
-def make_user(namespace: Namespace, name: str, *, role: str | None, folder: Path) -> User:
-    """Creates a service account.
-
-    If a role is given, also creates the role binding that docs/python.md describes. Writes the kubeconfig to the folder.
-    """
+def make_account(namespace: Namespace, name: str, *, role: str | None) -> None:
+    """Creates a service account. If a role is given, also creates the role binding that docs/python.md describes."""
     namespace.kubectl("create", "serviceaccount", name)
     if role is not None:
         namespace.kubectl("create", "rolebinding", name, f"--clusterrole={role}", f"--serviceaccount={namespace.name}:{name}")
+
+
+def make_user(namespace: Namespace, name: str, *, role: str | None, folder: Path) -> Path:
+    """Creates a service account, and returns a kubeconfig with the account's token, whose context has the namespace. The kubeconfig is in
+    the folder."""
+    make_account(namespace, name, role=role)
     token = namespace.kubectl("create", "token", name).strip()
     document: dict[str, Any] = yaml.safe_load(namespace.cluster.kubeconfig.read_text())
     [cluster] = document["clusters"]
@@ -41,4 +33,4 @@ def make_user(namespace: Namespace, name: str, *, role: str | None, folder: Path
     file = folder / f"kubeconfig-{name}"
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(document))
-    return User(token, cluster["cluster"]["server"], cluster["cluster"]["certificate-authority-data"], file)
+    return file
