@@ -74,7 +74,8 @@ class Watched:
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """Plans the join in each way: in memory, out of core, moving out of core after half of the rows have been read, and by an engine."""
+    """Plans the join in each way: in memory, out of core, out of core with rows that count as wide, moving out of core after half of the
+    rows have been read, and by an engine."""
     patch.setattr(open_table, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)
@@ -82,6 +83,11 @@ def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
     watched.most, watched.asked = watched.asked // 2, 0
     patch.setattr(joined_tables, "_MOST", 0)
     yield planned(source)
+    with pytest.MonkeyPatch.context() as wide:
+        wide.setattr(out_of_core, "_SORTED_AT_ONCE", 1 << 50)
+        wide.setattr(out_of_core, "_LEAST_RANGE", 1)
+        wide.setattr(out_of_core, "_MOST_OF_A_RANGE", 100)
+        yield planned(source)
     patch.setattr(joined_tables, "_MOST", 8 << 30)
     yield planned(source)
     assert watched.moved == (watched.asked > 0)
@@ -127,8 +133,9 @@ def test_all_ways_make_the_same_of_any_tables(
         source = Source.model_validate({"join": {"keys": [f"key {kind}" for kind in keys], "tables": tables, "missing": missing}})
         patch.setattr(ranges, "RANGE_RECORDS", piece)
         patch.setattr(part_reader, "PART_BYTES", 1)
-        kept, apart, moved, by_engine = each_way(source, patch)
+        kept, apart, wide, moved, by_engine = each_way(source, patch)
         assert kept == apart
+        assert wide == apart
         assert moved == apart
         assert by_engine == apart
 
@@ -154,9 +161,9 @@ def test_rows_that_cannot_be_read_are_not_taken_for_others(tmp_path: Path, monke
         csv = {"uris": [str(tmp_path / f"{name}.csv")], "header": True, "columns": columns}
         tables.append({"name": name, "prefix": name, "source": {"csv": csv}, "duplicates": "Last"})
     source = Source.model_validate({"join": {"keys": ["id"], "tables": tables, "missing": "Drop"}})
-    kept, apart, moved, by_engine = each_way(source, monkeypatch)
+    kept, apart, wide, moved, by_engine = each_way(source, monkeypatch)
     assert len(kept.units) > 1
-    assert kept == apart == moved == by_engine
+    assert kept == apart == wide == moved == by_engine
 
 
 def test_rows_move_out_of_core_when_they_need_more_than_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.scale import inputs
 
@@ -82,6 +87,13 @@ def _peak(folder: Path, kind: str, size: int) -> int:
     folder.mkdir()
     made = inputs.KINDS[kind](folder, size)
     spec = {**made.spec, "output": {"uri": str(folder / "out"), "shards": {"targetSize": "2Mi"}}}
+    peak = _peak_of(folder, kind, spec)
+    shutil.rmtree(folder)
+    return peak
+
+
+def _peak_of(folder: Path, kind: str, spec: Mapping[str, Any]) -> int:
+    """Runs a job with a memory limit of 400 MiB, and returns its peak memory in bytes."""
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": kind}, "spec": spec}
     (folder / "job.json").write_text(json.dumps(job))
     ran = subprocess.run(
@@ -92,8 +104,18 @@ def _peak(folder: Path, kind: str, size: int) -> int:
         env={**os.environ, **_EXACT},
     )
     assert ran.returncode == 0, ran.stderr
-    shutil.rmtree(folder)
     return int(ran.stdout.split()[-1]) * 1024  # DuckDB might print its progress first, as if the session were interactive
+
+
+def test_a_join_of_long_rows_stays_within_the_memory(tmp_path: Path) -> None:
+    """To sort them, DuckDB would need more."""
+    random, tables = np.random.default_rng(4), []
+    for name in "ab":
+        rows = pa.table({"id": random.permutation(25_000), name: pa.array([random.bytes(8192) for _ in range(25_000)])})
+        pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=1000)
+        tables.append({"name": name, "source": {"parquet": {"uris": [str(tmp_path / f"{name}.parquet")]}}})
+    spec = {"source": {"join": {"keys": ["id"], "tables": tables}}, "output": {"uri": str(tmp_path / "out")}}
+    assert _peak_of(tmp_path, "join", spec) <= 400 * _MIB
 
 
 SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl": (22, 88), "parquet": (22, 88), "join": (30, 60)}

@@ -35,6 +35,8 @@ _PIECE_ROWS: Final = 65_536
 _KEPT_FREE: Final = 256 << 20
 """The memory reserved for the interpreter, the readers of the tables and the output, rather than for the rows to join."""
 _MOST: Final = 8 << 30
+_RETURNED_BYTES: Final = 32 << 20
+"""While rows are moved to DuckDB, the memory of so many of them is returned to the system at a time."""
 
 _arrow: Any = pa  # the type stubs lack some functions
 
@@ -68,8 +70,14 @@ class Join(Closeable):
         """Moves all rows from memory to DuckDB."""
         if self._in_memory is not None:
             self._matching = self._out_of_core()
+            moved = 0
             for table, rows in self._in_memory.remove_rows():
                 self._matching.add(table, rows)
+                moved += rows.nbytes
+                if moved >= _RETURNED_BYTES:
+                    # Arrow would keep the memory of the rows for other rows, but DuckDB needs it.
+                    moved = 0
+                    _arrow.default_memory_pool().release_unused()
             self._in_memory = None
 
     def _out_of_core(self) -> OutOfCore:

@@ -6,6 +6,7 @@ completely. So the result depends neither on the number of threads nor on the me
 
     t0, t1, …   the tables:   row | k0, k1, … | c0, c1, …
     places      the keys and their rows; see `places.py`
+    matched     the keys in all tables: row0, row1, … | n    the rows to use and the number of the record; only if a table's rows are wide
 """
 
 # ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values.
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec, ConvertError, StoreFull
 from dataprep_converter.readers.joins.keys import Places
+from dataprep_converter.readers.joins.numbered_rows import NumberedRows
 from dataprep_converter.readers.joins.places import CountsBySql, in_all_tables, key_columns, places_of, row_of
 from dataprep_converter.readers.joins.row_stream import RowStream
 from dataprep_converter.readers.joins.tables import Columns, Count
@@ -37,6 +39,10 @@ _INCOMING_BYTES: Final = 16 << 20
 rows."""
 _LEAST: Final = 96 << 20
 _EACH_THREAD: Final = 96 << 20
+_SORTED_AT_ONCE: Final = 122_880
+"""The number of rows that each thread holds while DuckDB merges sorted rows, whatever their size is."""
+_LEAST_RANGE: Final = 1 << 20
+_MOST_OF_A_RANGE: Final = 64 << 20
 
 
 def require() -> None:
@@ -50,13 +56,16 @@ class OutOfCore:
 
     def __init__(self, tables: Sequence[Columns], share: int) -> None:
         self._tables = tables
+        self._memory = max(_LEAST, share)
+        self._rows, self._bytes = [0] * len(tables), [0] * len(tables)
         self._keys = key_columns(tables)
         self._counts = CountsBySql(tables, self._fetch)
         self._incoming: list[list[pa.RecordBatch]] = [[] for _ in tables]
+        self._sorted: list[NumberedRows] = []
         self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
         try:
             with _translate_errors():
-                self._database = _connect(self._folder, max(_LEAST, share))
+                self._database = _connect(self._folder, self._memory)
                 for number, table in enumerate(tables):
                     self._execute(f"CREATE TABLE t{number} AS SELECT * FROM incoming", table.plain().empty_table())
         except BaseException:
@@ -65,6 +74,8 @@ class OutOfCore:
 
     def close(self) -> None:
         """Frees the disk space and memory."""
+        for rows in self._sorted:
+            rows.close()
         self._database.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -72,6 +83,8 @@ class OutOfCore:
         """Adds rows of a table."""
         batches = self._incoming[table]
         batches.append(rows)
+        self._rows[table] += rows.num_rows
+        self._bytes[table] += rows.nbytes
         if sum(batch.num_rows for batch in batches) >= _INCOMING_ROWS or sum(batch.nbytes for batch in batches) >= _INCOMING_BYTES:
             self._insert(table)
 
@@ -120,10 +133,44 @@ class OutOfCore:
         order = ", ".join(self._keys)
         counts = "".join(f", n{number}" for number, table in enumerate(self._tables) if table.order_by is not None)
         with _translate_errors():
+            keys = f"SELECT {order}{counts} FROM places WHERE {in_all_tables(self._tables)} ORDER BY {order}"
             # Use a separate statement for each table. A single statement that joins and orders all tables would need memory for all tables
             # at once.
-            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {in_all_tables(self._tables)} ORDER BY {order}")
-            return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
+            wide = {number: self._wide_rows(number, table) for number, table in enumerate(self._tables) if self._is_wide(number)}
+            tables = [wide.get(number) or self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
+            return self._stream(keys), tables
+
+    def _is_wide(self, number: int) -> bool:
+        """Whether DuckDB can't sort the rows of a table within its memory, while it also sorts those of all others."""
+        if self._tables[number].order_by is not None or not self._tables[number].others.names:
+            return False
+        return self._row_bytes(number) * _SORTED_AT_ONCE * _threads(self._memory) * len(self._tables) > self._memory // 2
+
+    def _row_bytes(self, number: int) -> int:
+        return self._bytes[number] // max(1, self._rows[number])
+
+    def _wide_rows(self, number: int, table: Columns) -> RowStream:
+        """The rows of a table whose keys exist in all tables, sorted by key. They are in a file, so DuckDB is ready for the next table."""
+        self._number()
+        [records] = self._fetch("SELECT count(*) FROM matched")[0]
+        columns = ", ".join(f"t.c{place}" for place in range(len(table.others)))
+        query = f"SELECT m.n, {columns} FROM t{number} AS t JOIN matched AS m ON t.row = m.row{number}"
+        reader = self._database.cursor().sql(query).to_arrow_reader(_BATCH_RECORDS)
+        range_bytes = max(_LEAST_RANGE, min(_MOST_OF_A_RANGE, self._memory // (8 * len(self._tables))))
+        rows = NumberedRows(self._folder, reader.schema, records, row_bytes=self._row_bytes(number), range_bytes=range_bytes)
+        self._sorted.append(rows)
+        for batch in reader:
+            rows.add(batch)
+        self._database.execute(f"DROP TABLE t{number}")
+        return RowStream(pa.schema(list(reader.schema)[1:]), rows.sorted_rows())
+
+    def _number(self) -> None:
+        """Makes the table `matched`, once."""
+        each = ", ".join(f"{row_of(table)}{number} AS row{number}" for number, table in enumerate(self._tables))
+        order = f"row_number() OVER (ORDER BY {', '.join(self._keys)}) - 1 AS n"
+        self._database.execute(
+            f"CREATE TABLE IF NOT EXISTS matched AS SELECT {each}, {order} FROM places WHERE {in_all_tables(self._tables)}"
+        )
 
     def _rows_of(self, number: int, table: Columns) -> str:
         """The statement that selects the rows of a table whose keys exist in all tables, and sorts them by key."""
@@ -160,6 +207,10 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+def _threads(memory: int) -> int:
+    return max(1, min(limits.processors(), memory // _EACH_THREAD))
+
+
 def _connect(folder: str, memory: int) -> "DuckDBPyConnection":
     import duckdb
 
@@ -175,7 +226,7 @@ def _connect(folder: str, memory: int) -> "DuckDBPyConnection":
     # The order of these settings matters, because the last two forbid further changes.
     for name, value in {
         "memory_limit": f"{memory >> 20}MiB",
-        "threads": str(max(1, min(limits.processors(), memory // _EACH_THREAD))),
+        "threads": str(_threads(memory)),
         "temp_directory": folder.replace("'", "''"),
         "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 >> 20}MiB",
         "preserve_insertion_order": "false",
@@ -194,7 +245,7 @@ def _translate_errors() -> Iterator[None]:
 
     try:
         yield
-    except (duckdb.Error, pa.ArrowException) as exc:
+    except (duckdb.Error, pa.ArrowException, OSError) as exc:
         message = str(exc).partition("\n")[0]
         if "max_temp_directory_size" in str(exc) or "No space left" in str(exc):
             raise StoreFull(f"The join needs more room for temporary files than {tempfile.gettempdir()} has: {message}") from exc
