@@ -39,12 +39,16 @@ pytestmark = [pytest.mark.exclusive, pytest.mark.nightly, pytest.mark.usefixture
 ROWS_AT_ONCE = 16_384
 MEBIBYTES = int(os.environ.get("DATAPREP_TEST_SPARK_MEBIBYTES") or 64)
 """The size of each table of the last test."""
+LONG_SECONDS = SECONDS + 4 * MEBIBYTES
+"""How long the last test waits for a step."""
 
 
-def joined_here(namespace: Namespace, stores: Stores, source: Document, *, in_shared_folder: bool = False) -> tuple[str, list[str]]:
+def joined_here(
+    namespace: Namespace, stores: Stores, source: Document, *, in_shared_folder: bool = False, seconds: float = SECONDS
+) -> tuple[str, list[str]]:
     """The run id and the digests of a job whose tables are joined without Spark."""
     namespace.apply(joined_job(namespace, stores, source, name="here", spark=None, in_shared_folder=in_shared_folder))
-    status = namespace.wait_phase("here", "Succeeded", seconds=SECONDS)
+    status = namespace.wait_phase("here", "Succeeded", seconds=seconds)
     return status["runId"], digests(namespace, "here")
 
 
@@ -122,24 +126,41 @@ def test_killed_executors_and_a_killed_driver_change_no_byte(namespace: Namespac
 
 
 def test_a_skewed_join_by_small_executors_gives_the_same_bytes(namespace: Namespace, stores: Stores) -> None:
-    """A key has 30 % of the rows of a table. Spark joins the tables because they are larger than the driver's memory for them."""
+    """A key has 30 % of the rows of each table. Spark joins the tables because they are larger than the driver's memory for them. An
+    executor is killed when it has laid down rows of the first table, and the driver when there are rows of the second table."""
     source = skewed_tables(namespace, stores)
     spark = {"executor": {"instances": EXECUTORS, "cores": 1, "memory": "768m"}, "driver": {"memory": "768m", "memoryOverhead": "384m"}}
     began = time.monotonic()
     namespace.apply(joined_job(namespace, stores, source, spark=spark, in_shared_folder=True))
-    status = namespace.wait_phase(NAME, "Succeeded", seconds=4 * SECONDS)
-    logger.info("%d MiB a side: %.0f s", MEBIBYTES, time.monotonic() - began)
-    assert (status["runId"], digests(namespace)) == joined_here(namespace, stores, source, in_shared_folder=True)
+    until_laid_down(namespace, stores, "t0")
+    logger.info("%d MiB a side: an executor is killed after %.0f s", MEBIBYTES, time.monotonic() - began)
+    kill(namespace, 1)
+    until_laid_down(namespace, stores, "t1")
+    logger.info("the driver is killed after %.0f s", time.monotonic() - began)
+    kill(namespace, 0)
+    status = namespace.wait_phase(NAME, "Succeeded", seconds=LONG_SECONDS)
+    logger.info("done after %.0f s", time.monotonic() - began)
+    assert (status["runId"], digests(namespace)) == joined_here(namespace, stores, source, in_shared_folder=True, seconds=LONG_SECONDS)
+
+
+def until_laid_down(namespace: Namespace, stores: Stores, stream: str) -> None:
+    """Waits until executors have laid down a file of a stream in the shared folder."""
+    folder = stores.volume / f"{namespace.name}-{NAME}"
+    until(lambda: any(folder.glob(f"{FOLDER}*/{stream}-*.arrow")), namespace, what=f"rows of {stream}", seconds=LONG_SECONDS)
 
 
 def skewed_tables(namespace: Namespace, stores: Stores) -> Document:
-    """Writes two tables of MEBIBYTES each to the shared folder, with rows of a KiB. Returns the source that joins them."""
+    """Writes two tables of MEBIBYTES each to the shared folder, with rows of a KiB. Returns the source that joins them.
+
+    Each key gives one record, because only one of its rows in each table is used. So there are 70 % as many records as rows.
+    """
     folder = stores.volume / namespace.name
     folder.mkdir()
     folder.chmod(0o755)
     rows, random = MEBIBYTES << 10, np.random.default_rng(7)
     skewed = np.concatenate([np.zeros(rows * 3 // 10, np.int64), np.arange(rows - rows * 3 // 10)])
-    for name, keys in (("a", random.permutation(skewed)), ("b", random.permutation(rows))):
+    for name in "ab":
+        keys = random.permutation(skewed)
         columns: dict[str, pa.DataType] = {"id": pa.int64(), name: pa.binary()}
         schema = pa.schema(columns)
         with pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="none", use_dictionary=False) as file:
@@ -147,5 +168,8 @@ def skewed_tables(namespace: Namespace, stores: Stores) -> Document:
                 ids = keys[first : first + ROWS_AT_ONCE]
                 values = [random.bytes(1024) for _ in ids]
                 file.write_batch(pa.record_batch([pa.array(ids), pa.array(values)], schema=schema))
-    tables = [{"name": name, "source": {"parquet": {"uris": [f"/data/{folder.name}/{name}.parquet"]}}} for name in "ab"]
-    return {"join": {"keys": ["id"], "missing": "Drop", "tables": [tables[0] | {"duplicates": "First"}, tables[1]]}}
+    tables = [
+        {"name": name, "source": {"parquet": {"uris": [f"/data/{folder.name}/{name}.parquet"]}}, "duplicates": used}
+        for name, used in (("a", "First"), ("b", "Last"))
+    ]
+    return {"join": {"keys": ["id"], "tables": tables}}
