@@ -29,19 +29,21 @@ class Received:
 
 
 @contextmanager
-def lineage_receiver(*, status: int = 201, silent: threading.Event | None = None) -> Iterator[Received]:
-    """Run a receiver on loopback.
+def lineage_receiver(*, host: str = "127.0.0.1", status: int = 201, silent: threading.Event | None = None) -> Iterator[Received]:
+    """Run a receiver on this address, by default on loopback.
 
     It responds to each request with this status. If `silent` is given, it responds only after `silent` is set.
     """
     received = Received()
+    lock = threading.Lock()
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            received.paths.append(self.path)
-            received.keys.append(self.headers["Authorization"])
-            received.events.append(json.loads(body))
+            with lock:
+                received.paths.append(self.path)
+                received.keys.append(self.headers["Authorization"])
+                received.events.append(json.loads(body))
             if silent is not None:
                 silent.wait(60)
                 return
@@ -51,8 +53,8 @@ def lineage_receiver(*, status: int = 201, silent: threading.Event | None = None
         def log_message(self, *_: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
-        received.url = f"http://127.0.0.1:{server.server_port}"
+    with ThreadingHTTPServer((host, 0), Receiver) as server:
+        received.url = f"http://{host}:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:

@@ -67,7 +67,8 @@ class NumberedRows(Closeable):
 
     def _read(self, offset: int, size: int) -> pa.RecordBatch:
         self._file.seek(offset)
-        return _arrow.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), self._schema)
+        rows: pa.RecordBatch = _arrow.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), self._schema)
+        return rows
 
     def _sorted(self, batches: list[pa.RecordBatch]) -> Any:
         rows = _arrow.concat_batches(batches)
