@@ -3,6 +3,7 @@
 import base64
 import json
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from kubecluster import Cluster, binaries, certificates, program_image, state
+from kubecluster.errors import ClusterError
 
 Document = dict[str, Any]  # Any: YAML
 
@@ -21,6 +23,7 @@ FLAVOR_LABEL: Final = "test/flavor"
 FLAVOR: Final = "spot"
 _NAMESPACE_LABEL: Final = "test/namespace"
 IMAGE: Final = "dataprep.test/kueue:1"
+_WEBHOOK_SECONDS: Final = 60
 # The webhooks to install. All others belong to integrations of Kueue that are disabled here, so nothing would serve them.
 _WEBHOOKS: Final = ("job.kb.io", "clusterqueue.kb.io", "cohort.kb.io", "resourceflavor.kb.io", "workload.kb.io", "localqueue.kb.io")
 _CONFIGURATION: Final = {
@@ -57,7 +60,21 @@ def install(cluster: Cluster) -> None:
         cluster.kubectl("label", "--overwrite", "nodes", "--all", f"{FLAVOR_LABEL}={FLAVOR}")
         # Only one process creates the flavor, because if two processes apply a new object at the same time, one of them fails.
         flavor = _kueue("ResourceFlavor", FLAVOR, {"nodeLabels": {FLAVOR_LABEL: FLAVOR}})
-        cluster.kubectl("apply", "--filename=-", stdin=json.dumps(flavor))
+        _apply_when_answered(cluster, flavor)
+
+
+def _apply_when_answered(cluster: Cluster, document: Document) -> None:
+    """Applies an object that Kueue's webhook checks. On a busy machine, the webhook may refuse connections after the Deployment is ready."""
+    deadline = time.monotonic() + _WEBHOOK_SECONDS
+    while True:
+        try:
+            cluster.kubectl("apply", "--filename=-", stdin=json.dumps(document))
+        except ClusterError as exc:
+            if "failed calling webhook" not in str(exc) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+        else:
+            return
 
 
 def uninstall(cluster: Cluster) -> None:
