@@ -18,7 +18,7 @@ PATHS: Final = [str(ROOT / "api"), str(ROOT / "converter"), sysconfig.get_paths(
 def run_until_killed(environment: str, script: Path, wanted: Path) -> None:
     """Run a script that kills itself while its tasks write."""
     command = [str(environments.python(environment)), "-I", str(script), str(wanted)]
-    ended = subprocess.run(command, capture_output=True, timeout=600, check=False)
+    ended = subprocess.run(command, capture_output=True, timeout=environments.SECONDS, check=False)
     assert ended.returncode == -9, ended.stderr.decode(errors="replace")[-2000:]
 
 

@@ -70,7 +70,7 @@ def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) ->
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=environments.SECONDS,
         check=False,
     )
     assert [path.name for path in cwd.iterdir() if path.name.startswith(("dataprep-", "spark-"))] == []

@@ -60,7 +60,7 @@ def begun(arguments: list[str], **environment: str) -> subprocess.Popen[str]:
 def dataprep(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the command until it ends."""
     with begun(arguments, **environment) as process:
-        output, errors = process.communicate(timeout=600)
+        output, errors = process.communicate(timeout=environments.SECONDS)
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
 

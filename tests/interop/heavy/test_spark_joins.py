@@ -85,7 +85,7 @@ def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) ->
     """Runs a job that joins the two tables in `folder`, in a working directory of its own, until the job ends."""
     cwd = folder / f"{output}-here"
     with begun(folder, output, arguments, cwd, **changes) as process:
-        said, errors = process.communicate(timeout=600)
+        said, errors = process.communicate(timeout=environments.SECONDS)
     assert [path.name for path in cwd.iterdir() if path.name.startswith(("dataprep-", "spark-"))] == []
     return subprocess.CompletedProcess(arguments, process.returncode, said, errors)
 
