@@ -13,9 +13,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.availability import unavailable
 from tests.builders.examples import examples
+from tests.builders.in_memory import memory_folder, report_with_place
 
 from workbench import mnist
 from workbench.sharing import PLACES, is_shared
+
+__all__ = ["memory_folder"]
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -99,6 +102,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail("Several processes need one cluster: run `python -m workbench test -k …`, or pytest without -n.", pytrace=False)
     if item.get_closest_marker("exclusive"):
         pytest.fail("This test needs the cluster for itself: run it without -n.", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell where the temporary files of a failed test are, if the test had them in memory."""
+    return (yield from report_with_place(item))
 
 
 _TRACKER_ENDED = "multiprocessing's resource tracker ended"

@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.builders.in_memory import tmp_path
 from tests.compat import making
+
+__all__ = ["tmp_path"]
 
 HERE = Path(__file__).parent
 FIRST = HERE / "stored-8ab25d4.tar.xz"
 
 
 @pytest.fixture(scope="session")
-def unpacked() -> Iterator[Path]:
-    """The unpacked files, in memory if possible, because every small file is synced."""
-    memory = Path("/dev/shm")  # noqa: S108 - creates its own folder there
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="dataprep-compat-") as folder:
+def unpacked(memory_folder: Path | None) -> Iterator[Path]:
+    """The unpacked files, in memory if possible."""
+    with tempfile.TemporaryDirectory(dir=memory_folder, prefix="dataprep-compat-") as folder:
         making.unpack(FIRST, Path(folder))
         yield Path(folder)
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 from tests.availability import unavailable
+from tests.builders.in_memory import tmp_path
 from tests.converter.stores import oss_clients
 from tests.sharing_out import on_hdfs
 
@@ -19,6 +20,8 @@ from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server, S
 from storeservers.cache import BuildFailed
 from storeservers.odps import FakeMaxCompute
 from workbench import mnist
+
+__all__ = ["tmp_path"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,6 +38,7 @@ except Stopped:
 """
 
 
+@pytest.mark.disk
 @pytest.mark.slow
 def test_a_generator_without_end_needs_bounded_memory_and_leaves_nothing_when_it_stops(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _ENDLESS, str(tmp_path / "set"), str(FIRST), str(LAST)]

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -305,8 +306,7 @@ def test_a_state_of_another_data_set_is_refused(folder: Path, tmp_path: Path) ->
 
 def test_a_copy_of_the_folder_goes_on_too(folder: Path, tmp_path: Path) -> None:
     state = opened(folder).state()
-    opened(folder.rename(tmp_path / "moved")).restore(state)
-    (tmp_path / "moved").rename(folder)
+    opened(shutil.copytree(folder, tmp_path / "copied")).restore(state)
 
 
 def test_a_reader_can_be_sent_to_another_process(folder: Path) -> None:

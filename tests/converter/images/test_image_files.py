@@ -226,6 +226,7 @@ for file in sys.argv[1:]:
 """
 
 
+@pytest.mark.disk
 @pytest.mark.slow
 def test_a_large_image_takes_its_pixels_and_pillows_own(tmp_path: Path) -> None:
     for name, side in (("small", 64), ("large", 5000)):

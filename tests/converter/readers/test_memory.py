@@ -18,7 +18,7 @@ from tests.scale import inputs
 
 from workbench import mnist
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
 _RUN = """
 import re, sys

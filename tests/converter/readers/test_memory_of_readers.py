@@ -30,7 +30,7 @@ from tests.converter.cli.commandline import dataprep
 from dataprep_converter.core.framing import frame
 from dataprep_converter.runtime import plugins
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
 _orc: Any = pyarrow.orc  # the modules have no type stubs
 _pq: Any = pyarrow.parquet

@@ -3,8 +3,6 @@
 import hashlib
 import io
 import json
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +25,6 @@ from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 
 HALVES = {"seed": 3, "into": [{"name": "train", "fraction": 0.5}, {"name": "test", "fraction": 0.5}]}
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """A temporary folder, in memory if possible, because every small file is synced."""
-    memory = Path("/dev/shm")  # noqa: S108 - a separate folder is made there
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-extending-") as folder:
-        yield Path(folder)
 
 
 def day(folder: Path, number: int, *, rows: int = 40) -> None:

@@ -1,10 +1,7 @@
 """Places: each test gets a separate folder on every store, and can look at the folder without the store's client."""
 
-import contextlib
 import hashlib
-import tempfile
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -97,14 +94,6 @@ def in_folder(root: Path) -> Place:
         return sorted(str(each.relative_to(root)) for each in (root / below).rglob("*") if each.is_file())
 
     return Place(str(root), StoreSettings(uri_prefix=""), keys, hidden_ones(keys))
-
-
-@contextlib.contextmanager
-def in_memory(tmp_path: Path) -> Iterator[Place]:
-    """Return a place for tests that sync files thousands of times: on an in-memory file system, if there is one."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-crashes-") as folder:
-        yield in_folder(Path(folder))
 
 
 def hdfs(request: pytest.FixtureRequest) -> Place:

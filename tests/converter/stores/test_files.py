@@ -18,6 +18,8 @@ from dataprep_converter.stores import Entry, StoreSettings, exclusive_rename, fi
 from dataprep_converter.stores.files import FileStore, temporary_name
 from dataprep_converter.tools.verification import verify
 
+pytestmark = pytest.mark.disk
+
 
 @pytest.fixture
 def store() -> FileStore:

@@ -11,6 +11,8 @@ from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.stores import read_each
 from dataprep_converter.stores.files import FileInput
 
+pytestmark = pytest.mark.disk
+
 ROWS = np.random.default_rng(1).integers(0, 256, (20_000, 7), np.uint8)
 ORDER = np.random.default_rng(2).permutation(20_000)[:3000]
 """Offsets of more pieces than the kernel accepts in one call."""

@@ -30,7 +30,7 @@ from storeservers import HdfsCluster
 from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind
 from storeservers.processes import wait_until
 
-pytestmark = pytest.mark.store
+pytestmark = [pytest.mark.store, pytest.mark.disk]
 
 MIB = 1 << 20
 PIECES = 64

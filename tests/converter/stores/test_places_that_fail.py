@@ -30,7 +30,7 @@ from storeservers.faulty import Fault as ProxyFault
 from storeservers.faulty import HttpProxy, Kind
 from storeservers.oss import Fault
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.disk]
 
 _NOBODY = 65534
 
