@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.converter.cli.commandline import contents, environment, mnist_run
+from tests.converter.cli.commandline import contents, dataprep, environment, mnist_run
 from tests.converter.cli.mistakes.table import CSV, NUMBERS, OUT
 
 pytestmark = pytest.mark.slow
@@ -231,7 +231,8 @@ def test_an_interrupt_while_the_interpreter_ends_says_nothing(folder: Path) -> N
 
 @pytest.mark.parametrize("where", ["library", "finaliser", "finaliser, sent again at once"])
 def test_an_interrupt_that_a_library_gets_is_one_line(where: str, folder: Path) -> None:
-    assert ended(_IN_A_LIBRARY, where, "run", "job.yaml", folder=folder) == (130, INTERRUPTED)
+    done = dataprep(where, "run", "job.yaml", where=folder, program=_IN_A_LIBRARY)
+    assert (done.returncode, done.stderr) == (130, INTERRUPTED)
 
 
 def test_an_interrupt_at_any_line_of_main_says_one_line_at_most() -> None:

@@ -6,6 +6,7 @@ Before any file is written, an error names the impossible path or the null.
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,31 @@ Rows = list[dict[str, Any]]
 Edit = Callable[[Rows], object]
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A data set with one bad record. Its format is MapFile, because MapFiles have companion files."""
-    (tmp_path / "rows.csv").write_text("x,label\n" + "".join("bad,0\n" if row == 7 else f"{row},{row % 3}\n" for row in range(40)))
+def made(folder: Path) -> Path:
+    """Makes a data set with one bad record. Its format is MapFile, because MapFiles have companion files."""
+    (folder / "rows.csv").write_text("x,label\n" + "".join("bad,0\n" if row == 7 else f"{row},{row % 3}\n" for row in range(40)))
     columns = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
-    source = {"csv": {"uris": [str(tmp_path / "rows.csv")], "header": True, "columns": columns}}
-    output = {"uri": str(tmp_path / "out"), "format": "mapFile", "mapFile": {"value": "Example"}, "shards": {"count": 5}}
+    source = {"csv": {"uris": [str(folder / "rows.csv")], "header": True, "columns": columns}}
+    output = {"uri": str(folder / "out"), "format": "mapFile", "mapFile": {"value": "Example"}, "shards": {"count": 5}}
     return output_of(parse_job({"source": source, "onBadRecord": {"policy": "Quarantine"}, "output": output}, name="edited"))
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture
+def small(made_once: Path, tmp_path: Path) -> Path:
+    """A copy of a data set whose files are listed in the manifest."""
+    return shutil.copytree(made_once, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def large_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
+        return made(tmp_path_factory.mktemp("large"))
 
 
 @pytest.fixture
@@ -45,10 +63,10 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def large(limit: None, small: Path) -> Path:
-    """The same data set with a table."""
+def large(limit: None, large_made_once: Path, tmp_path: Path) -> Path:
+    """A copy of the same data set with a table."""
     del limit
-    return small
+    return shutil.copytree(large_made_once, tmp_path / "out")
 
 
 def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:

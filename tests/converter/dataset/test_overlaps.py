@@ -5,6 +5,7 @@ In every spelling of the URIs, a job is refused if its output is an input, lies 
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,19 @@ def rows_in(folder: Path, name: str = "in.jsonl", *, rows: int = 40) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished data set of 40 records in 4 shards."""
+    folder = tmp_path_factory.mktemp("finished")
+    rows_in(folder / "raw")
+    run_job(a_job({"jsonl": {"uris": [str(folder / "raw")]}}, folder / "set", output={"shards": {"count": 4}}))
+    return folder / "set"
+
+
 @pytest.fixture
-def finished(tmp_path: Path) -> Path:
-    """Make a finished data set of 40 records in 4 shards."""
-    rows_in(tmp_path / "raw")
-    run_job(a_job({"jsonl": {"uris": [str(tmp_path / "raw")]}}, tmp_path / "set", output={"shards": {"count": 4}}))
-    return tmp_path / "set"
+def finished(made_once: Path, tmp_path: Path) -> Path:
+    """A copy of the finished data set."""
+    return shutil.copytree(made_once, tmp_path / "set")
 
 
 def refused(job: DataPrepJob, *, kept: Path, access: Access | None = None) -> str:
