@@ -223,7 +223,7 @@ def test_a_kill_while_the_files_of_many_shards_are_written_costs_nothing(local: 
     assert killed >= len(points) - (2 if ALL else 0)
 
 
-@pytest.mark.parametrize("overwrite", ["Never", "IfChanged", pytest.param("Always", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("overwrite", ["Never", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("IfChanged", "Always"))])
 def test_a_kill_at_any_operation_of_a_small_job_in_one_pod_costs_nothing(local: Place, overwrite: str) -> None:
     job = small_jobs.of_rows(local)
     expected = finished(job)

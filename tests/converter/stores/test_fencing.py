@@ -1,7 +1,7 @@
 """Fencing: a process that commits a run sleeps while another run takes over the output folder, and then continues.
 
 Wherever the process has slept, it must neither finish its own data set nor damage the other run's. By default, the process sleeps at every
-second operation of a commit on local files, in one of the `SITUATIONS`. On each other store, it sleeps at a seeded sample of operations.
+third operation of a commit on local files, in one of the `SITUATIONS`. On each other store, it sleeps at a seeded sample of operations.
 `make nightly` tests each operation on files, and `make crashes` tests all operations in all situations.
 """
 
@@ -173,7 +173,7 @@ def contents(place: Place, output: str, *, without: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "every", [2, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all operations are tested with `2`")])]
+    "every", [3, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all operations are tested with `3`")])]
 )
 def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files(local: Place, every: int) -> None:
     runs = Runs(small_jobs.of_rows(local))
