@@ -1,16 +1,16 @@
-# Three images from one file: the operator, without numpy and pyarrow; the converter, without kopf; and, only for jobs with engine.spark, the
-# converter with Spark.
+# This file builds three images: the operator without numpy and pyarrow, the converter without kopf, and the converter with Spark, which only
+# jobs with engine.spark need.
 #   docker build --target operator  -t dataprep-operator:0.1.0 .
 #   docker build --target converter -t dataprep-converter:0.1.0 .
 #   docker build --target spark     -t dataprep-spark:0.1.0 .
-# BASE_IMAGE: any image with Python 3.11 or later as python3, with pip and venv.
+# BASE_IMAGE can be any image in which python3 is Python 3.11 or later, with pip and venv.
 ARG BASE_IMAGE=python:3.11-slim
 
 
 FROM ${BASE_IMAGE} AS operator-libraries
 COPY requirements/operator.txt /tmp/requirements.txt
-# The base image's pip installs into the environment, which has no pip of its own. This layer, including its byte code, is rebuilt only if
-# the requirements change or the build cache lacks it. The code is a layer of its own, so a node that has the same layer of libraries pulls
+# The base image's pip installs into the environment, which doesn't contain pip. This layer, including its byte code, is rebuilt only if the
+# requirements change or the build cache lacks the layer. The code is in a separate layer. So if a node already has the libraries, it pulls
 # only the code of a new release.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
@@ -35,7 +35,7 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 
 FROM ${BASE_IMAGE} AS operator
-# kopf and Hadoop clients need a user name; USER provides one if a cluster assigns another uid to the pod.
+# kopf and Hadoop clients need a user name. USER provides a name even if the cluster assigns another uid to the pod.
 # The operator never runs a shell, so the shells are removed for security.
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd && \
     rm -f /bin/sh /bin/dash /bin/bash /bin/rbash
@@ -57,7 +57,7 @@ RUN python3 /tmp/converter/build_native.py
 
 FROM ${BASE_IMAGE} AS converter-libraries
 COPY requirements/converter.txt /tmp/requirements.txt
-# Removes the libraries' headers and tests.
+# The libraries' headers and tests are removed.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -85,7 +85,7 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 # The converter's image without its code.
 FROM ${BASE_IMAGE} AS converter-runtime
-# Kerberos for HDFS. Many base images already have it. If the base image has no apt, use --build-arg APT_PACKAGES=
+# Kerberos for HDFS. Many base images already contain Kerberos. If the base image has no apt, use --build-arg APT_PACKAGES=
 ARG APT_PACKAGES="libgssapi-krb5-2"
 RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2>&1; then \
         apt-get update -q && apt-get install -q -y --no-install-recommends ${APT_PACKAGES} && rm -rf /var/lib/apt/lists/*; \
@@ -101,9 +101,9 @@ FROM converter-runtime AS converter
 COPY --from=converter-code /code /
 
 
-# PySpark and pandas, in a layer on top of the converter's libraries. PySpark exists as source only: its sdist contains the jars, and setuptools
-# from the lock only copies them. Libraries that the converter has too are left out: they have the same versions, because both locks follow
-# requirements/dev.txt.
+# PySpark and pandas, in a layer on top of the converter's libraries. PySpark is published only as an sdist. The sdist contains the jars, and
+# setuptools, in the version of the lock file, only copies the jars. Libraries that the converter also has are left out. Their versions are
+# the same, because both lock files follow requirements/dev.txt.
 FROM converter-libraries AS spark-libraries
 COPY requirements/spark.txt /tmp/spark.txt
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -118,10 +118,10 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
     /opt/dataprep/bin/python -m compileall -q -j 0 -s /spark -p / --invalidation-mode unchecked-hash "/spark$packages"
 
 
-# The image of the pods of jobs with engine.spark: the converter's image, PySpark (490 MB), pandas (60 MB) and a JRE with its libraries (220 MB).
-# The code comes last, so that a change of the code changes one small layer.
+# The image for jobs with engine.spark. It consists of the converter's image, PySpark (490 MB), pandas (60 MB) and a JRE with its libraries
+# (220 MB). The code is copied last, so that a change of the code changes only one small layer.
 FROM converter-runtime AS spark
-# Java 17 or later without a desktop. If the base image has no apt, it must contain Java: --build-arg JAVA_PACKAGES=
+# Java 17 or later, without graphics libraries. If the base image has no apt, it must contain Java. Then use --build-arg JAVA_PACKAGES=
 ARG JAVA_PACKAGES="default-jre-headless"
 USER root
 RUN if [ -n "${JAVA_PACKAGES}" ]; then \

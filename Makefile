@@ -1,4 +1,4 @@
-# All commands for developers and new users. `.ci/run` uses the same commands.
+# All commands for developers and new users. CI (`.ci/run`) uses the same commands.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 SOURCES := api operator converter tests benchmarks
 export PYTHONPATH := tests/cluster
 export PYTHONSAFEPATH := 1
-# Programs in the environment, such as Go, are used if the machine doesn't have them.
+# If the machine lacks a program, such as Go, the program in the environment is used.
 export PATH := $(PATH):$(CURDIR)/$(BIN)
 # This cache is next to the test cluster's files, so both are kept together. mypy compares source files by their contents.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dataprep-test/mypy
@@ -21,8 +21,8 @@ help: ## show this list
 
 # --- setup, which runs automatically -----------------------------------------------------------------------------
 
-# Compiles the libraries' byte code on all cores (pip uses only one), without large packages that are never imported. Files that can't be
-# compiled are ignored, because they are never imported either.
+# Compiles the libraries' byte code on all cores, because pip uses only one core. Large packages that are never imported are left out. Files
+# that can't be compiled are ignored, because they are never imported either.
 COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 -x '/(tests|kubernetes/aio)/' $(VENV)/lib || true
 
 $(VENV)/bin/python:
@@ -50,7 +50,7 @@ install: $(STAMP) ## make .venv with all packages for lint and tests
 # --- demo --------------------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: $(VENV)/.demo ## convert real MNIST digits to TFRecord shards on this machine, verify and show them
+demo: $(VENV)/.demo ## convert real MNIST digits to TFRecord shards on this machine, then verify and show the shards
 	$(BIN)/python examples/demo.py
 
 # --- quality -----------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ verify: $(STAMP) ## fail if a generated file is out of date
 .PHONY: audit
 audit: $(STAMP) ## list known vulnerabilities of the packages in the images, from PyPI's advisories
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements/operator.txt -r requirements/converter.txt -r requirements/spark.txt || { \
-	    echo "make audit: a package that 'could not be audited', or a connection that failed, means that PyPI's advisories can't be reached from here; nothing is known then." >&2; \
+	    echo "make audit: a package that 'could not be audited', or a connection that failed, means that PyPI's advisories can't be reached from here. In that case, vulnerabilities remain unknown." >&2; \
 	    exit 1; }
 
 .PHONY: sbom
@@ -97,14 +97,14 @@ sbom: $(STAMP) ## write the software bill of materials of the images (CycloneDX 
 	    $(BIN)/cyclonedx-py requirements requirements/$$image.txt --output-reproducible --of JSON -o build/sbom/$$image.cdx.json; done
 
 .PHONY: test
-test: $(STAMP) ## run all tests; tests with and without the cluster run at the same time
+test: $(STAMP) ## run all tests; tests on the cluster and other tests run at the same time
 	tests/run
 
 # The tests that need no server, no cluster and no third-party reader, without the nightly combinations.
 UNITS := not store and not cluster and not interop and not heavy and not nightly
 
 .PHONY: test-fast
-test-fast: $(STAMP) ## run the unit tests of all packages on all cores, in a minute and a half; select tests with ARGS='-k word' or paths
+test-fast: $(STAMP) ## run the unit tests of all packages on all cores (a minute and a half); select tests with ARGS='-k word' or paths
 	$(BIN)/pytest -q -n auto --dist loadfile -m "$(UNITS) and not slow and not long" --ignore=tests/e2e --ignore=tests/interop --ignore=tests/fuzz $(ARGS)
 
 .PHONY: test-unit
@@ -112,7 +112,7 @@ test-unit: $(STAMP) ## run only the tests that need no server and no cluster
 	$(BIN)/pytest -q -m "$(UNITS)"
 
 .PHONY: nightly
-nightly: $(STAMP) ## run all nightly tests, all examples of property tests, 60 rounds of damaged files, third-party readers, and the cluster's tests
+nightly: $(STAMP) ## run all nightly tests, all examples of property tests, 60 rounds of damaged files, third-party readers, and the tests on the cluster
 	failed=0; \
 	FUZZ=60 $(BIN)/pytest -q -m "not nightly" tests/fuzz tests/operator/reconcilers/test_model.py || failed=1; \
 	EXAMPLES=1 $(BIN)/pytest -q -m "hypothesis and not nightly and not cluster" || failed=1; \
@@ -121,11 +121,11 @@ nightly: $(STAMP) ## run all nightly tests, all examples of property tests, 60 r
 	exit $$failed
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## test every reader with damaged files, and the operator with random sequences of events: FUZZ (300) rounds of each
+fuzz: $(STAMP) ## run FUZZ (300) rounds of damaged files for every reader, and of random sequences of events for the operator
 	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/operator/reconcilers/test_model.py
 
 .PHONY: crashes
-crashes: $(STAMP) ## kill a job at every operation of every store, and let paused processes continue at each (takes hours, mostly for HDFS)
+crashes: $(STAMP) ## kill a job at every operation of every store, and let a paused process continue at every operation (hours, mostly for HDFS)
 	CRASHES=1 $(BIN)/pytest -q tests/converter/stores/test_crashes.py tests/converter/stores/test_fencing.py
 
 .PHONY: faults
@@ -141,11 +141,11 @@ interop: $(STAMP) ## test every third-party reader, even those too large for CI 
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"
 
 .PHONY: real-data
-real-data: $(STAMP) ## convert every table that some packages ship, compare each value with other programs, and write docs/real-data.md
+real-data: $(STAMP) ## convert the tables that some packages contain, compare each value with other programs, and write docs/real-data.md
 	CI=true REAL_DATA_REPORT=docs/real-data.md $(BIN)/pytest -q -m nightly tests/interop/test_real_tables.py
 
 .PHONY: notebooks
-notebooks: $(STAMP) ## run the notebooks of examples/notebooks in a Jupyter kernel, one of them on the test cluster, and store their outputs
+notebooks: $(STAMP) ## run the notebooks of examples/notebooks in a Jupyter kernel (one on the test cluster), and store their outputs
 	CI=true NOTEBOOKS=write $(BIN)/pytest -q tests/interop/test_notebooks.py tests/e2e/test_notebook.py -k "not killed"
 
 .PHONY: memory
@@ -159,19 +159,19 @@ bench-peers: $(STAMP) ## install the libraries that the benchmarks compare with,
 bench: bench-peers ## measure WORKLOADS (all), ROUNDS (5) of each, and write docs/benchmarks.md (many minutes; not part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),--only $(WORKLOADS))
 
-bench-quick: $(STAMP) ## run every workload once with little data, with PEERS (those that start quickly), and only print the results
+bench-quick: $(STAMP) ## run every workload once with little data, and print the results; PEERS names the libraries to compare (default: quick starters)
 	PYTHONPATH=$(PYTHONPATH):. nice -n 15 $(BIN)/python -m benchmarks --quick --peers $(or $(PEERS),duckdb,numpy,sagemaker,vahidk,webdataset)
 
 .PHONY: bench-operator
-bench-operator: $(STAMP) ## measure the operator with thousands of simulated jobs (ROWS, or all; MINUTES, or 80); write docs/operator-load.md (root)
+bench-operator: $(STAMP) ## measure the operator with thousands of simulated jobs (ROWS: all; MINUTES: 80), and write docs/operator-load.md (needs root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.operator_load $(if $(ROWS),--only $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: scale
-scale: $(STAMP) ## plan 10 million played files, measure workers and commits, and write docs/scale.md (SCALE=all: 100 million; ROWS; AT: sizes)
+scale: $(STAMP) ## plan 10 million simulated files, measure workers and commits, and write docs/scale.md (SCALE=all: 100 million; ROWS; AT: sizes)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.scale --sizes $(or $(SCALE),usual) $(if $(ROWS),--only $(ROWS)) $(if $(AT),--at $(AT))
 
 .PHONY: bench-scan
-bench-scan: $(STAMP) ## measure how long 1, 2, 4 and 8 scan pods take behind a store that limits each connection (15 minutes)
+bench-scan: $(STAMP) ## measure how long 1, 2, 4 and 8 scan pods take if the store limits the speed of each connection (15 minutes)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.scan_pods
 
 .PHONY: bench-start
@@ -179,15 +179,15 @@ bench-start: $(STAMP) ## measure the processor time of a worker pod from its sta
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.worker_start
 
 .PHONY: bench-write
-bench-write: $(STAMP) ## measure dataprep_io.write beside dataprep run of the same data from Parquet (RECORDS, or 1000000; ROUNDS, or 3)
+bench-write: $(STAMP) ## compare dataprep_io.write with dataprep run, which reads the same data from Parquet (RECORDS: 1000000; ROUNDS: 3)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.python_write $(if $(RECORDS),--records $(RECORDS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: bench-mnist
-bench-mnist: $(STAMP) ## measure a small job on an idle cluster beside dataprep run and an empty pod (root)
+bench-mnist: $(STAMP) ## compare a small job on an idle cluster with dataprep run and with an empty pod (needs root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.mnist_on_cluster
 
 .PHONY: e2e
-e2e: $(STAMP) ## run only the tests on the cluster, including the nightly ones with DATAPREP_TEST_NIGHTLY=yes
+e2e: $(STAMP) ## run only the tests on the cluster; with DATAPREP_TEST_NIGHTLY=yes, also the nightly tests on the cluster
 	$(BIN)/python -m workbench test
 
 # --- image, cluster, locks ---------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The benchmarks: `make bench`, or `python -m benchmarks --only NAME… --peers tf,vahidk --quick`.
 
 The contenders of a workload take turns on the same data, and each run is a separate process. A third-party library reads the outputs back,
-and only equal outputs count. Without --quick the results are written to `docs/benchmarks.json`, and the page and the plot are made from it.
+and only equal outputs count. Without `--quick`, the results are written to `docs/benchmarks.json`, from which the page and the plot are
+made.
 """
 
 import argparse
@@ -38,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report.write(json.loads(report.RESULTS.read_text()))
         return 0
     results: dict[str, Any] = {}
-    # In quick mode, two workloads run at the same time. They disturb each other, but the figures aren't kept. The workloads run in
-    # processes, because a server would end with the thread that started it.
+    # In quick mode, two workloads run at the same time. They disturb each other, but the figures aren't kept. The workloads run in separate
+    # processes, not in threads, because a server would end with the thread that started it.
     peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
     chosen = [workload for workload in _chosen(arguments.only) if workload.taking_part(peers)]
     with (

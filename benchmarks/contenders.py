@@ -30,7 +30,7 @@ class Contender:
     script: str
     kind: str
     peer: str = ""
-    """The name of the peer for `--peers`. One of our own contenders also has a peer's name if it can't run without that peer."""
+    """The name of the peer for `--peers`. If one of our own contenders can't run without a peer, it has this peer's name."""
     environment: str | None = None
     """An environment of `requirements/environments`. None means our own environment, which also has TensorFlow."""
     borrows: bool = False
@@ -42,10 +42,10 @@ class Contender:
     are compared."""
     writes: bool = True
     most_bytes: int | None = None
-    """The memory limit for all processes of the contender together."""
+    """The memory limit for the sum of all processes of the contender."""
     shown_by: "Contender | None" = None
-    """Set if this contender's output isn't kept: another contender that does the same work and writes to a file. The other contender runs
-    once, unmeasured, and its file is read back instead."""
+    """Another contender that does the same work and writes to a file. Set if this contender's output isn't kept. The other contender then
+    runs once without being measured, and its file is read back."""
 
     def records(self, of: int) -> int:
         """Returns the number of records that this contender gets if the workload has `of` records."""
@@ -63,7 +63,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Command(Contender):
-    """One of our commands, measured from start to end, start-up included."""
+    """One of our commands, measured from start to end, including start-up."""
 
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""
@@ -209,7 +209,7 @@ def ray(kind: str, share: float) -> Contender:
 
 @dataclass(frozen=True)
 class Spark(Contender):
-    """PySpark. It gets the path of its jar as an option."""
+    """PySpark. The path of the jar is passed to its script as an option."""
 
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""

@@ -57,7 +57,8 @@ def pictures(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def small_samples(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Makes 600-byte pictures, each with a class label. They are small, so a library's work per sample dominates."""
+    """Makes 600-byte pictures, each with a class label. Because they are small, a library spends most of its time on the work per
+    sample."""
     pictures = rng.integers(0, 256, (records, _SMALL_FILE), np.uint8)
     classes = rng.integers(0, 10, records)
     column = arrow.FixedSizeBinaryArray.from_buffers(pa.binary(_SMALL_FILE), records, [None, arrow.py_buffer(pictures.tobytes())])

@@ -31,7 +31,7 @@ class Took:
     records: int
     seconds: float
     cpu_seconds: float | None
-    """None if processes that outlive the run do most of the work."""
+    """The CPU time. None if processes that outlive the run do most of the work."""
     peak_bytes: int
     written: int = 0
 
@@ -87,8 +87,8 @@ def timed(command: Sequence[str]) -> Took:
 
 
 def took(output: str, peak: int, written: int) -> Took:
-    """Returns the measurements that a script has printed. The script's own peak is exact, and the sampled `peak` includes its children's
-    memory. The larger value is used."""
+    """Returns the measurements that a script has printed. The script prints the exact peak of its own memory, and the sampled `peak`
+    includes the memory of its children. The larger of the two values is used."""
     said = json.loads(output.splitlines()[-1])
     return Took(said["records"], said["seconds"], said["cpu_seconds"], max(peak, said["peak_bytes"]), written)
 

@@ -63,7 +63,7 @@ def _round(number: int, namespace: Namespace, stores: Stores, source: str, folde
 
 
 def _seconds_until_complete(namespace: Namespace, document: Document, plural: str) -> float:
-    """Applies an object. Returns the seconds until it has the condition Complete."""
+    """Applies an object. Returns the seconds until the object has the condition Complete."""
 
     def apply_and_wait() -> None:
         namespace.apply(document)

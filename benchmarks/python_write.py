@@ -1,8 +1,8 @@
 """`make bench-write`: how fast `dataprep_io.write` is, compared with `dataprep run` on the same data in Parquet.
 
-The job and the writes of each library's data take turns, each time in a new process. Prints the medians and their ratios to the job. The
-shards of equal data must have equal bytes. The command fails if an Arrow table or a pandas DataFrame is written at less than 0.9 times the
-speed of the job.
+Runs of the job alternate with writes of each library's data. Each run has a new process. The command prints the medians, and their ratios
+to the job's median. The shards of equal data must have equal bytes. The command fails if an Arrow table or a pandas DataFrame is written at
+less than 0.9 times the speed of the job.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _SEED: Final = 7
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, prints the ratios, and returns 1 if one is below its goal or if shards differ."""
+    """Measures, prints the ratios, and returns 1 if a ratio is below its goal or if shards differ."""
     parser = argparse.ArgumentParser(prog="make bench-write", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--records", type=int, default=1_000_000, help="rows of 22 numbers (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each writer (%(default)s)")
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     different = [kind for kind, found in digests.items() if not found or found != digests[JOB]]
     sys.stdout.write(report(runs, options.records))
     for kind in different:
-        sys.stdout.write(f"The shards of {NAMES[kind]} differ from those of the job.\n")
+        sys.stdout.write(f"The shards of {NAMES[kind]} differ from the job's shards.\n")
     return int(bool(different) or any(ratio(runs, kind) < goal for kind, goal in GOALS.items() if kind in runs))
 
 

@@ -1,4 +1,4 @@
-"""Formats the results: a table for the terminal, and `docs/benchmarks.md` with its plot. The page and the plot are made from
+"""Formats the results as a table for the terminal, and as `docs/benchmarks.md` with a plot. The page and the plot are made from
 `docs/benchmarks.json`."""
 
 import json
@@ -195,7 +195,7 @@ def reached(found: Mapping[str, Any]) -> Iterator[tuple[str, float, str, str]]:
 
 
 def _rate_of(found: Mapping[str, Any], who: str) -> float:
-    """Return a contender's speed in the unit of its bound."""
+    """Return a contender's speed in the unit of its goal."""
     is_counted = found["bounds"][who][0] == "records/s"
     return float(found["contenders"][who]["per_second"]) if is_counted else _megabytes(found, who)
 

@@ -16,19 +16,19 @@ from benchmarks.measuring import RunFailed, Runs, Took
 from benchmarks.workload import PREPARED, Workload
 
 _CLOSE: Final = 0.15
-"""The limit for the average difference between two decoders' values for the same image. The values of two different images differ by 1 or
-more."""
+"""The limit for the average difference between the values of two decoders for the same image. Between different images, the values differ
+by 1 or more."""
 _ALIKE: Final = {
     "shuffled": "contain the same records, in different orders",
     "decoded": "agree: values in all parts of each picture differ by less than a seventh of their standard deviation (decoders differ)",
     "resized": "agree: pictures have the same sizes, and the means of their 64 parts differ by less than 10 levels of 255 (resampling differs)",
 }
-"""The page's text about outputs that agree without being equal."""
+"""The text on the page about outputs that agree although their bytes differ."""
 _SCATTERED: Final = 0.25
 """If the spread of a contender's runs is larger than this, the contender runs the same number of times again."""
 _AT_HAND: Final = 1 << 30
-"""Before its clock starts, a contender touches at most this many bytes of memory (`peers/clocked.py`). All outputs except those of decoded
-images are smaller."""
+"""Before its clock starts, a contender touches at most this many bytes of memory (`peers/clocked.py`). Only the outputs of decoded
+images are larger."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def run(workload: Workload, folder: Path, *, records: int, conditions: Condition
     if workload.prepare is not None:
         source = folder / "prepared"
         workload.prepare.run(given, source, records)
-    # Otherwise the disk would still be writing this data during the first runs.
+    # Wait for the disk, because otherwise it would still be writing this data during the first runs.
     os.sync()
     os.environ["BENCH_BYTES_AT_HAND"] = str(min(_AT_HAND, 4 * measuring.size_of(source)))
     os.environ.pop("BENCH_TWICE", None)
@@ -225,10 +225,7 @@ def _checked(state: _State) -> str:
 
 
 def _scattered(state: _State, here: Sequence[Contender]) -> list[Contender]:
-    """Returns the contenders whose runs vary too much for a reliable median, and the first contender.
-
-    All others are compared with the first.
-    """
+    """Returns the contenders whose runs vary too much for a reliable median, and the first contender, with which they are compared."""
     runs = {name: found for name, found in state.runs.items() if name not in state.faults}
     scattered = {name for name, found in runs.items() if found.spread > _SCATTERED}
     return [each for each in here if each.name in scattered or each is here[0]] if scattered else []

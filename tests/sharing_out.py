@@ -1,10 +1,10 @@
 """How several pytest processes share the tests: which process runs which file, and when the processes start.
 
 Each process starts its own store servers and imports TensorFlow itself. The servers and the import each cost at least ten seconds of
-processor time, so files with the same needs stay together: one process takes the files with store tests, and another process takes the
-files with tests of third-party readers. A process that has none of its own files left takes any other file, so that all processes end at
-about the same time. HDFS servers cost the most, so the process for store tests begins with the files that use HDFS. Then the files that are
-left for other processes at the end don't need HDFS.
+processor time, so files with the same needs stay together. One process takes the files with store tests, and another process takes the
+files with tests of third-party readers. When a process has finished its own files, it takes any other file. So all processes end at about
+the same time. HDFS servers cost the most, so the process for store tests begins with the files that use HDFS. Then the files that are left
+for other processes at the end don't need HDFS.
 """
 
 import functools
@@ -37,7 +37,7 @@ _COLLECTED: Final = pytest.StashKey[Path]()
 
 
 class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes the base for Any
-    """Gives a process complete files, beginning with those that need what the process has already started."""
+    """Gives a process complete files. Files that need the servers or libraries that the process has already started come first."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(next_file(self.workqueue, self.nodes.index(node)), last=False)
@@ -45,8 +45,10 @@ class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes 
 
 
 def next_file(files: Iterable[str], process: int) -> str:
-    """Return the first of the process's own files, else the first file that starts neither servers nor third-party readers, else the first
-    file. Files that use HDFS are taken first by their own process, and last by other processes.
+    """Return the file that a process takes next.
+
+    Its own files come first, then files that need no servers and no third-party readers, and then all other files. The process for
+    store tests takes files that use HDFS first, and other processes take them last.
     """
     own = _TOGETHER[process] if process < len(_TOGETHER) else None
 
@@ -67,9 +69,10 @@ def on_hdfs(file: str) -> bool:
 
 
 def collect_one_after_the_other(node: WorkerController) -> None:
-    """Start the first process. Start the others when it has finished collecting, or at once if the tests' byte code is already there.
+    """Start the first process. Start the other processes when the first one has collected the tests, or at once if the byte code exists.
 
-    Half of the work of collecting is rewriting assertions. If all processes started together, each would do this for the same files.
+    Half of the time for collecting is spent on rewriting assertions. If all processes started together, each of them would rewrite the
+    assertions of the same files.
     """
     stash = node.config.stash
     if _COLLECTED in stash:

@@ -16,7 +16,7 @@ KEY: Final = "k"
 
 
 def places(model: type[BaseModel] = DataPrepJobSpec, seen: tuple[type[BaseModel], ...] = ()) -> Iterator[Path]:
-    """Yield the paths of all scalars below a model. Lists have one item. Recursive models are visited only once."""
+    """Yield the paths of all scalars below a model. Lists have one item. A model that contains itself is visited only once."""
     for name, field in model.model_fields.items():
         for path in _below(_annotation(field), (*seen, model)):
             yield (field.alias or name, *path)
@@ -110,7 +110,7 @@ FORMS: Final = (
     f"s3://user:{MARK}@bucket/x",
     f"https://127.0.0.1:1/x?X-Amz-Signature={MARK}&password={MARK}",
 )
-"""Texts with a credential that users might write into the wrong field. The first form has no scheme and is tested only in messages."""
+"""Texts with a credential that users might write into the wrong field. The first text has no URL scheme, and is tested only in messages."""
 
 
 def leaks(text: str | bytes) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 class Error(Exception):
-    """Base class of all exceptions that users can expect: those of this package, of the converter and of the Python API."""
+    """Base class of all exceptions that users can expect from this package, the converter and the Python API."""
 
 
 class ApiError(Error):
@@ -21,7 +21,7 @@ class ApiError(Error):
 
 @dataclass(frozen=True)
 class Fault:
-    """One error in a spec: the path of the field, and what was expected there."""
+    """One error in a spec, with the path of the field and the expected value."""
 
     path: str
     message: str
@@ -29,8 +29,7 @@ class Fault:
     unknown: bool = False
     """Whether the model has no field with this name. The name may be a typo, or the field may come from a later version."""
     place: str = field(default="", compare=False)
-    """Where the user wrote the faulty field: `FILE:LINE:COLUMN`, or `--set FIELD`. Empty if unknown. The fault's text leaves out the place,
-    because a pod has different files."""
+    """Where the user wrote the faulty field: `FILE:LINE:COLUMN`, or `--set FIELD`. Empty if unknown. The fault's text leaves out the place, because the files in a pod are different."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

@@ -8,7 +8,7 @@ class Exit(IntEnum):
 
     DONE = 0
     BAD_SPEC = 2
-    """The spec, the plan or the arguments are wrong: no retry can help."""
+    """The spec, the plan or the arguments are wrong. A retry can't help."""
     BAD_DATA = 3
     """There were more bad records than the spec allows."""
     UNREACHABLE = 4

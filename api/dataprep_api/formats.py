@@ -32,7 +32,10 @@ class SplitFile:
 
     name: str
     extension: str
-    """The extension of the shards. The extension is stored here, because a plan contains the extension of its shards but not their format."""
+    """The extension of the shards.
+
+    The extension is stored here, because a plan contains the extension of its shards but not their format.
+    """
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,15 @@ class FormatRules:
     file_name: str | None = None
     """The file name template that the format's users expect, if it isn't the default. If there are several splits, each gets a folder."""
     split_folder_name: str | None = None
-    """A template that gives each split a folder, even if it is the only split.
+    """A file name template that gives each split a folder, even if there is only one split.
 
     The template has been used since version 2 of the part `dl4jFolders`. DL4J's loaders read every file of a folder, even hidden files, so
-    a split's folder must contain nothing but data.
+    a split's folder must contain only data.
     """
     inner_file: str | None = None
-    """If each shard is a folder: the name of the file in this folder that contains the records.
+    """The name of the file with the records in a shard's folder.
 
-    The file name template of such a format names the folder.
+    Set only for formats in which each shard is a folder. Their file name templates name the folders.
     """
     split_file: SplitFile | None = None
     is_one_minibatch: bool = False
@@ -87,7 +90,7 @@ COPY: Final = "copy"
 
 
 def format_rules(name: str) -> FormatRules:
-    """Return the rules of a format. The format `copy` has the default of every rule."""
+    """Return the rules of a format. For `copy`, every rule has its default value."""
     return RULES.get(name, FormatRules())
 
 

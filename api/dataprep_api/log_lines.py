@@ -11,7 +11,8 @@ from dataprep_api.redaction import for_display, one_line
 class JsonLines(logging.Formatter):
     """Formats each record as a JSON object with the keys `time`, `level`, `logger` and `message`.
 
-    After these four keys come the keys that `about` returns (`namespace`, `job`, `runId`), and finally `exception` if there is one.
+    These four keys are followed by the keys that `about` returns (`namespace`, `job`, `runId`). The last key is `exception`, if the record
+    has an exception.
     """
 
     def __init__(self, about: Callable[[], Mapping[str, str | None]]) -> None:
@@ -41,5 +42,5 @@ class PlainLines(logging.Formatter):
         return one_line(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message's line, followed by the traceback if there is one."""
+        """Return the message's line, and the traceback if the record has a traceback."""
         return for_display(super().format(record))

@@ -26,7 +26,7 @@ A Job that represents all steps in a queue has the value `queue`.
 """
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 LABEL_ENGINE: Final = f"{GROUP}/engine"
-"""A label of the pods that are a cluster of an engine. Its value is SPARK."""
+"""A label of the pods of an engine's cluster. Its value is SPARK."""
 SPARK: Final = "spark"
 LABEL_CRON_JOB: Final = f"{GROUP}/cron-job"
 """A label of the DataPrepJobs that a DataPrepCronJob creates: the name of the DataPrepCronJob, truncated to 63 characters."""
@@ -41,7 +41,8 @@ The finalizer delays the deletion of the DataPrepJob until the output is removed
 """
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
-"""An annotation of pods that run the program of `spec.script`. These pods don't use the exit codes and termination messages of `dataprep`."""
+"""An annotation of pods that run the program of `spec.script`. These pods don't use the exit codes and termination messages of
+`dataprep`."""
 ONE_POD: Final = "DATAPREP_ONE_POD"
 """An environment variable that tells a plan pod to do the other steps too if the job is small.
 
@@ -58,7 +59,7 @@ MAY_SCAN: Final = "DATAPREP_MAY_SCAN"
 Its value is `true`. Earlier releases of the converter ignore the variable.
 """
 TWO_ROUNDS: Final = "DATAPREP_TWO_ROUNDS"
-"""An environment variable that tells a plan or merge pod that the operator can run the first round of a shuffle (`PlanResult.shuffle_tasks`).
+"""An environment variable that tells a plan or merge pod that the operator supports the shuffle step (`PlanResult.shuffle_tasks`).
 
 Without the variable, each convert pod of a shuffle reads the source. Earlier releases of the converter ignore the variable.
 """
@@ -115,7 +116,7 @@ def run_folder(run_id: str) -> str:
 
 
 def plan_file(run_id: str) -> str:
-    """Return the path of the plan's head."""
+    """Return the path of `plan.json`, which contains the plan without its units."""
     return f"{run_folder(run_id)}/plan.json"
 
 
@@ -130,7 +131,7 @@ def codes_file(run_id: str) -> str:
 
 
 def removed_folder(run_id: str) -> str:
-    """Return the folder into which this run moves the files that it removes, if the store is a file system."""
+    """Return the folder into which a run moves the files that it removes. Only stores that are file systems use this folder."""
     return f"{REMOVED}/{run_id}"
 
 
@@ -158,12 +159,12 @@ def scan_listing(digest: str, listing: str) -> str:
 
 
 def is_of_scan_listing(path: str) -> bool:
-    """Return whether a file in the folder of a scan belongs to a stored listing. The other files have results."""
+    """Return whether a file in the folder of a scan belongs to a stored listing. All other files in this folder contain results."""
     return path.rpartition("/")[2].startswith("listing-")
 
 
 def join_folder(digest: str) -> str:
-    """Return the folder for joined rows that executors of Spark lay down. The plan step removes the folder when it has read the rows.
+    """Return the folder in which Spark's executors store the joined rows. The plan step removes the folder after it has read the rows.
 
     `digest` is the digest of the tables.
     """
@@ -171,21 +172,21 @@ def join_folder(digest: str) -> str:
 
 
 def deduplication_folder(digest: str) -> str:
-    """Return the folder in which executors of Spark lay down which records aren't duplicates. The plan step removes the folder when it has
-    read them.
+    """Return the folder in which Spark's executors list the records that remain after deduplication. The plan step removes the folder after
+    it has read the lists.
 
-    `digest` is the digest of the inputs and of what is compared.
+    `digest` is the digest of the inputs and of the settings for the comparison.
     """
     return f"{SIDE}/deduplication-{digest}"
 
 
 def shuffle_folder(run_id: str) -> str:
-    """Return the folder for the files of a shuffle in two rounds. The commit step removes the folder."""
+    """Return the folder for the files of the shuffle step. The commit step removes the folder."""
     return f"{run_folder(run_id)}/shuffle"
 
 
 def shuffle_file(run_id: str, number: int) -> str:
-    """Return the path of the file that a task of a shuffle's first round writes."""
+    """Return the path of the file that a task of the shuffle step writes."""
     return f"{shuffle_folder(run_id)}/{number:05d}"
 
 
@@ -205,7 +206,10 @@ def quarantine_file(run_id: str, split: str, shard: int) -> str:
 
 
 def index_file(file: str) -> str:
-    """Return the path of the index of one shard's records. A run's folder can't be named `index`, because run ids have 16 hex digits."""
+    """Return the path of the index of one shard's records.
+
+    The folder `index` can't be a run's folder, because run ids have 16 hex digits.
+    """
     return f"{INDEX}/{file}.idx"
 
 
@@ -245,7 +249,7 @@ def join(uri: str, relative: str) -> str:
 def normalised(uri: str) -> str:
     """Normalise a URI, so that two URIs of the same location are equal.
 
-    The scheme and host become lower case. `file://`, doubled and trailing slashes, and dot segments are removed.
+    The scheme and host become lower case. `file://`, repeated slashes, trailing slashes and dot segments are removed.
     """
     parts = urlsplit(uri)
     segments: list[str] = []
@@ -283,7 +287,8 @@ _KNOWN_FIELDS = ("split", "shard", "shards", "ext")
 
 
 EXTENDABLE: Final = "{split}-{shard}.{ext}"
-"""The default file name template of a data set that can be extended. The template doesn't contain the number of shards, because this number may change."""
+"""The default file name template of a data set that can be extended. The template doesn't contain the number of shards, because this number
+may change."""
 
 
 def extendable_template(format_: str) -> str | None:
@@ -339,7 +344,7 @@ def split_folder(template: str | None, *, format_: str, split: str, several_spli
 def split_files(extension: str, files: Iterable[str]) -> set[str]:
     """Return the visible files that the commit step writes beside shards with this extension.
 
-    Only the format `mds` has such a file: the `index.json` that the reader of `mds` needs.
+    Only the format `mds` has such a file. It is the `index.json` that readers of `mds` need.
     """
     kind = extension.partition(".")[0]
     file_names = [rules.split_file.name for rules in RULES.values() if rules.split_file is not None and rules.split_file.extension == kind]
@@ -353,7 +358,7 @@ def is_hidden(path: str) -> bool:
 
 
 def is_visible(path: str) -> bool:
-    """Whether this is the path of a file in a folder, relative to the folder, and no part of the path begins with `_` or `.`."""
+    """Whether `path` is the relative path of a file, and no part of the path begins with `_` or `.`."""
     return VISIBLE.fullmatch(path) is not None
 
 
@@ -363,7 +368,10 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def is_metadata(path: str) -> bool:
-    """Whether this may be the path of a file for the data set's readers: a file in `_dataprep` or `_tfds`, or one from `split_files`."""
+    """Whether this may be the path of a file for the data set's readers.
+
+    Such a file is in `_dataprep` or `_tfds`, or `split_files` returns its path.
+    """
     if any(is_inside(path, f"{folder}/") for folder in (SIDE, TFDS)):
         return path != OWNER and not path.startswith(f"{REMOVED}/") and _OF_RUN.match(path) is None
     return is_visible(path) and path.rpartition("/")[2] in {
@@ -381,9 +389,9 @@ def template_fault(template: str, *, several_splits: bool, several_shards: bool)
         return "unbalanced brace in the file name"
     segments = template.split("/")
     if any(segment in ("", ".", "..") for segment in segments):
-        return "the file name must be a relative path without empty, . or .. segments"
+        return "the file name must be a relative path, and no segment of it may be empty, . or .."
     if any(segment[0] in "_." for segment in segments):
-        return "no part of the file name may begin with _ or . (such files are hidden from Spark and Hadoop)"
+        return "no part of the file name may begin with _ or ., because Spark and Hadoop ignore such files"
     if several_splits and "split" not in fields:
         return "the file name must contain {split} when there are several splits"
     if several_shards and "shard" not in fields:

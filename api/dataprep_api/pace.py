@@ -1,7 +1,7 @@
-"""The arithmetic of request rates: how fast to send requests to a store that refuses some of them, and how several senders share a rate.
+"""Computes request rates: how fast to send requests to a store that refuses some of them, and how several senders share a rate.
 
-A converter uses this module to pace its own requests, and the operator uses the module to pace the requests of all pods of a job. Nothing
-here reads a clock.
+A converter uses this module to pace its own requests, and the operator uses the module to pace the requests of all pods of a job. No
+function in this module reads a clock.
 """
 
 import math
@@ -17,11 +17,13 @@ CUT: Final = 0.92
 STEP: Final = 1.01
 STEP_SECONDS: Final = 1.0
 STEPS: Final = 15
-"""The number of small steps after a cut. If the rate is near the store's limit, the store refuses requests again within these steps."""
+"""The number of small increases after the rate was cut. If the rate is near the store's limit, the store refuses requests again during
+these increases."""
 LATER_STEP: Final = 1.1
-"""The factor of all later steps.
+"""The factor of all later increases.
 
-If the small steps caused no refusal, the rate is far below the store's limit, or something else slows the senders down.
+If the store refused no request during the small increases, the rate is far below the store's limit, or something else slows the senders
+down.
 """
 
 LOWEST_RATE: Final = 0.1
@@ -36,7 +38,8 @@ rate instead of measuring what the store accepts."""
 
 _ROOM_TO_GROW: Final = 1.25
 _LEAST_PART: Final = 0.25
-"""The smallest share of an idle sender, as a fraction of an equal share, so that it can start at once when it has more to send."""
+"""The smallest share of an idle sender, as a fraction of an equal share. With this share, the sender can start at once when it has more
+requests to send."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,15 @@ class Pace:
     """The time of the last cut."""
 
     def rate_at(self, now: float) -> float:
-        """Return the rate at `now`, in requests a second, after all steps since `since`."""
+        """Return the rate at `now`, in requests a second, after the increases since the time `since`."""
         if self.rate == math.inf:
             return math.inf
         steps = min(1000, max(0, int((now - self.since) / STEP_SECONDS)))
         return min(HIGHEST_RATE, self.rate * STEP ** min(steps, STEPS) * LATER_STEP ** max(0, steps - STEPS))
 
     def after_refusal(self, *, accepted: float, by_chance: bool, now: float) -> "Pace":
-        """Return the pace after a cut. `accepted` is the number of requests a second that the store has recently accepted."""
+        """Return the pace with a lower rate, after the store has refused a request. `accepted` is the number of requests a second that the
+        store has recently accepted."""
         current = self.rate_at(now)
         if by_chance:
             accepted = max(accepted, CHANCE_RATE)
@@ -66,25 +70,26 @@ class Pace:
         return Pace(rate=max(LOWEST_RATE, CUT * min(current, accepted)), since=now, cut_at=now)
 
     def adopted(self, rate: float, *, now: float) -> "Pace":
-        """Return the pace that continues from a rate that someone else computed."""
+        """Return the pace with a rate that was computed elsewhere."""
         return replace(self, rate=rate, since=now)
 
 
 def may_be_chance(*, sent: int, refused: int) -> bool:
-    """Return whether the refusals within a few seconds are so few that something other than the number of requests may have caused them."""
+    """Return whether a few seconds had so few refusals that they may be due to chance, and not to the number of requests."""
     return refused <= _CHANCE_REFUSALS or refused <= _CHANCE_FRACTION * sent
 
 
 def wanted(*, per_second: float, is_waiting: bool) -> float:
-    """Return the rate that a sender can use. If its requests are waiting for their turn, it can use any rate, so the result is infinite."""
+    """Return the rate that a sender can use. The result is infinite if requests of the sender are waiting, because the sender can then use
+    any rate."""
     return math.inf if is_waiting else _ROOM_TO_GROW * per_second
 
 
 def shares(rate: float, wants: Mapping[str, float]) -> dict[str, float]:
     """Divide a rate among senders.
 
-    Each sender gets what it wants if that is less than an equal share. The others divide the rest equally. If all get what they want, the
-    remainder is divided equally too.
+    A sender that wants less than an equal share gets the rate that it wants. The other senders divide the rest equally. If every sender
+    gets the rate that it wants, the remainder is divided equally among all senders.
     """
     result: dict[str, float] = {}
     rest = rate

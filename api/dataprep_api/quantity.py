@@ -8,11 +8,11 @@ _FACTORS = {None: 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10
 PATTERN = _FORM.pattern
 RESOURCE_PATTERN = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 LARGEST = Decimal(2**63 - 1)
-"""The largest amount in Kubernetes. Larger amounts count as this one."""
+"""The largest amount in Kubernetes. Larger amounts are reduced to it."""
 _MOST_DIGITS = 100
 """Larger exponents are cut to this size.
 
-A quantity has at most 64 characters, so with such an exponent, its value is above LARGEST or practically 0.
+A quantity has at most 64 characters. So with an exponent of this size, its value is above LARGEST or practically 0.
 """
 _SUFFIXES = (
     {"": Decimal(1)}

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ConditionType(StrEnum):
-    """The types of the conditions in a status. An object has at most sixteen, and all are metav1 conditions."""
+    """The types of the conditions in a status. An object has at most sixteen conditions, and all are metav1 conditions."""
 
     READY = "Ready"
     """True only when the data set is complete. Its reason and message summarize the job's state."""
@@ -134,7 +134,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.OUTPUT_EXISTS: "The output contains another run's data, and overwrite is Never.",
     Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same output. This job waits until that job has ended.",
     Reason.OUTPUT_LOST: "Another run took over the output while this run was writing.",
-    Reason.OUTPUT_MISSING: "A planned file, or one of script.outputs, is missing or incomplete.",
+    Reason.OUTPUT_MISSING: "A planned file, or a file in script.outputs, is missing or incomplete.",
     Reason.INPUT_NOT_FOUND: "There is no file or folder at a source URI.",
     Reason.INPUT_CHANGED: "An input has changed since planning (its size, time or etag differs).",
     Reason.NO_INPUT: "The source holds no records and allowEmpty is false.",
@@ -143,7 +143,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.STORE_UNREACHABLE: "A store can't be reached. The message names the host.",
     Reason.STORE_FULL: "The destination has no space or quota left.",
     Reason.STORE_REFUSED: "A store refused a request for another reason, or sent an unexpected response. The message contains the response.",
-    Reason.BAD_RECORDS: "There are more bad records than onBadRecord allows. The message names the first one.",
+    Reason.BAD_RECORDS: "There are more bad records than onBadRecord allows. The message names the first bad record.",
     Reason.SCRIPT_FAILED: "The program of spec.script ended with an error. The message contains its exit code and the end of its output.",
     Reason.NO_GPU_NODES: "accelerator.policy is Required and no node has the requested GPUs, so the pods wait.",
     Reason.UNSCHEDULABLE: "The pods can't be scheduled on any node. The message comes from the scheduler.",

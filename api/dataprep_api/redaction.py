@@ -27,7 +27,8 @@ _USER_WITHOUT_SCHEME: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
 _CUT_OFF_PASSWORD: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
 )
-"""Matches non-numeric text at the position where a URI has its port. Such text may be the password in a URI that was truncated before the @."""
+"""Matches non-numeric text at the position where a URI has its port. Such text may be the password in a URI that was truncated before the
+@."""
 _SECRET_PARAMETER: Final = re.compile(
     r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
@@ -75,7 +76,8 @@ _SIGNATURE_DETAILS: Final = frozenset(
 
 
 def redacted(text: str) -> str:
-    """Mask credentials with `…`: passwords and users in URIs, queries of web addresses, and values of parameters whose names suggest a secret."""
+    """Mask credentials with `…`: passwords and users in URIs, queries of web addresses, and values of parameters whose names suggest a
+    secret."""
     if "://" not in text:
         return text
     return _SECRET_PARAMETER.sub(r"\1…", _QUERY.sub(_without_query, _CUT_OFF_PASSWORD.sub(r"\1…", _without_users(text))))
@@ -121,9 +123,10 @@ def _without_query(match: re.Match[str]) -> str:
 
 def has_user(uri: str) -> bool:
     """Whether a URI contains a user or a key before its host. For `abfss://container@account…` and databases, the result is true only if
-    there is a password.
+    the URI contains a password.
 
-    `key:secret@bucket` counts as a URI without its scheme, so the result is true. To name such a file, write `./key:secret@bucket`.
+    `key:secret@bucket` counts as a URI without a scheme, so the result is true. To name a file `key:secret@bucket`, write
+    `./key:secret@bucket`.
     """
     if "@" not in uri:
         return False
@@ -140,7 +143,7 @@ def has_user(uri: str) -> bool:
 def printable(text: str) -> str:
     r"""Replace each control or invisible character with an escape sequence, such as `\u001b`.
 
-    Tabs and newlines stay. JSON keeps its meaning.
+    Tabs and newlines stay. If the text is JSON, its meaning doesn't change.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -1,7 +1,7 @@
 """Finds the stage that limits the speed of a conversion.
 
-Three sides work in parallel: one thread reads and transforms, a second thread encodes and computes statistics, and the third side writes.
-The slowest side limits the speed, and the slowest stage of that side is the bottleneck.
+Three groups of stages work in parallel. One thread reads and transforms, a second thread encodes and computes statistics, and the third
+group writes. The slowest group limits the speed, and the slowest stage of that group is the bottleneck.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _VERDICTS: Final = {
     "sink": "sink-bound",
 }
 LEAST_SECONDS: Final = 1.0
-"""If all stages together took fewer seconds than this, the measurements are too short for a verdict."""
+"""If all stages together took fewer seconds than this, the measurements are too short to name a bottleneck."""
 
 
 def verdict(seconds: Mapping[str, float]) -> str | None:

@@ -11,8 +11,8 @@ from dataprep_api.spec.model import model_in
 
 _DEEPEST: Final = 4
 _CLOSE: Final = 0.85
-"""If a known name in the same mapping is at least this similar (1.0 means equal), suggest it. Otherwise first look for a mapping elsewhere
-in the document that has a field with exactly the unknown name."""
+"""The similarity from which a known name in the same mapping is suggested (1.0 means equal). Below this similarity, mappings elsewhere in
+the document are searched first for a field with exactly the unknown name."""
 _MOST_PLACES: Final = 8
 _STATUS: Final = "status"
 
@@ -56,7 +56,7 @@ def model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseM
 
 
 def _place_of(root: type[BaseModel], location: Sequence[int | str], document: object) -> str | None:
-    """Suggest the nearest mapping that has a field with this name: below the unknown field's place, around it or elsewhere in the document."""
+    """Suggest the nearest mapping that has a field with this name. It may be an inner mapping, an outer mapping, or elsewhere."""
     word = str(location[-1])
     for length in range(len(location) - 1, -1, -1):
         around = location[:length]
@@ -69,7 +69,7 @@ def _place_of(root: type[BaseModel], location: Sequence[int | str], document: ob
         present = [path for path in below if _is_mapping(document, path)]
         if present:
             return _belongs(present[0], word)
-        # The document has no mapping with this field. Suggest mappings that would be direct children of the mapping with the unknown field.
+        # No mapping in the document has this field. Suggest mappings that can be added directly below the mapping with the unknown field.
         children = [str(path[-1]) for path in below if len(path) == len(location)]
         if len(children) == 1 and length == len(location) - 1:
             return _belongs((*around, children[0]), word)
@@ -86,7 +86,7 @@ def _belongs(path: Sequence[int | str], word: str) -> str:
 
 
 def _places_below(model: type[BaseModel], word: str) -> Iterator[tuple[str, ...]]:
-    """Yield the paths, below the model, of mappings that have a field with this name. Lists are not searched. Short paths come first."""
+    """Yield the path, relative to the model, of each mapping that has a field with this name. Lists are skipped. Short paths come first."""
     level: list[tuple[tuple[str, ...], type[BaseModel]]] = [((), model)]
     for _ in range(_DEEPEST):
         following = []
@@ -111,7 +111,7 @@ def _is_mapping(document: object, path: Sequence[int | str]) -> bool:
 
 
 def _aliases(model: type[BaseModel]) -> dict[str, object]:
-    """Return the types of the model's fields, by the names in YAML."""
+    """Map the YAML name of each of the model's fields to the field's type."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 

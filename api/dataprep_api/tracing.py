@@ -1,8 +1,8 @@
 """Optional OpenTelemetry traces: a span for each reconciliation of the operator and for each step of a run.
 
 This module is in the API package because both the operator and the converter create spans. Tracing needs an OTLP endpoint in the
-environment (`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). Without an endpoint, OpenTelemetry isn't imported and a
-span costs one comparison. All other settings are OpenTelemetry's usual environment variables.
+environment (`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). Without an endpoint, OpenTelemetry isn't imported, and
+creating a span takes only one comparison. All other settings are OpenTelemetry's usual environment variables.
 """
 
 import logging
@@ -19,7 +19,7 @@ _PREFIX: Final = "dataprep."
 Tell = Callable[..., None]
 """Adds attributes to a span: `tell(run_id="…")` sets the attribute `dataprep.run_id`."""
 
-# Any, because OpenTelemetry may not be installed, so its types can't be named here.
+# The type is Any, because OpenTelemetry is optional and its types can't be imported here.
 _provider: Any = None
 
 
@@ -63,7 +63,7 @@ def shut_down() -> None:
 
 @contextmanager
 def span(name: str, **attributes: str | int | None) -> Iterator[Tell]:
-    """Wrap the body of the `with` statement in a span that has the attributes `dataprep.<name>`.
+    """Run the body of the `with` statement in a span. Attribute names are prefixed with `dataprep.`.
 
     Yields a function that adds attributes to the span. An exception in the body is recorded in the span and raised again.
     """

@@ -1,6 +1,6 @@
 """`make bench-operator`: measures the operator's resource use and reaction times. It fails if a figure exceeds its threshold.
 
-It uses the local cluster of `make cluster-up`, or starts a cluster and stops it afterwards. `--only look` needs no cluster. The program
+The program uses the local cluster of `make cluster-up`, or starts a cluster and stops it afterwards. `--only look` needs no cluster. It
 reports its progress, ends within 80 minutes (`--minutes`), and writes the results after each row. `--small` tries out all measurements with
 few jobs and keeps no results.
 """
@@ -50,12 +50,12 @@ class Row:
     def beyond(self, figures: Figures, *, small: bool) -> list[str]:
         """Returns a message for each figure that is beyond its limit."""
         most = [
-            f"{self.name}: {key} is {figures[key]:.2f}, allowed is at most {limit:g}"
+            f"{self.name}: {key} is {figures[key]:.2f}, but must be at most {limit:g}"
             for key, limit in self.at_most.items()
             if figures[key] > limit
         ]
         least = [
-            f"{self.name}: {key} is {figures[key]:.2f}, required is at least {limit:g}"
+            f"{self.name}: {key} is {figures[key]:.2f}, but must be at least {limit:g}"
             for key, limit in self.at_least.items()
             if figures[key] < limit
         ]

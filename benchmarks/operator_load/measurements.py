@@ -109,7 +109,12 @@ class Bench:
             peak = max(peak, now, key=lambda reading: reading.values["process_resident_memory_bytes"])
             return now.completed - since.completed >= count
 
-        self.patience.until("all complete", complete, every=1, reached=lambda: f"{now.completed - since.completed:.0f} of {count:.0f} are")
+        self.patience.until(
+            "all jobs to complete",
+            complete,
+            every=1,
+            reached=lambda: f"{now.completed - since.completed:.0f} of {count:.0f} have completed",
+        )
         return peak
 
     def create_all(self, namespace: str, names: Sequence[str], part: str) -> float:
@@ -120,7 +125,7 @@ class Bench:
             self.patience.check("the creation of jobs")
             observing.create(self.api, namespace, played.job(name, part))
             if (number := next(made)) % 500 == 0:
-                self.patience.tell(f"{number} of {len(names)} jobs are made")
+                self.patience.tell(f"{number} of {len(names)} jobs are created")
 
         with ThreadPoolExecutor(_CREATORS) as pool:
             list(pool.map(create, names))
@@ -168,7 +173,7 @@ def burst(bench: Bench, *, jobs: int) -> Figures:
         begun = bench.create_all(namespace, names, played.SHORT)
         created = time.monotonic()
         bench.patience.until(
-            "a plan Job for each", lambda: len(plans.added) >= jobs, every=0.1, reached=lambda: f"{len(plans.added)} of {jobs} have one"
+            "a plan Job for each job", lambda: len(plans.added) >= jobs, every=0.1, reached=lambda: f"{len(plans.added)} of {jobs} have one"
         )
         planned = max(plans.added.values())
 
@@ -189,9 +194,8 @@ def burst(bench: Bench, *, jobs: int) -> Figures:
 def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
     """Creates, completes and deletes batches of jobs until the operator has completed `lives` jobs. Measures the memory after each batch.
 
-    The jobs of earlier rows count too.
-
-    The first batch fills the caches that are kept permanently. The jobs find a finished data set, so each has only one child.
+    The count of completed jobs includes the jobs of earlier rows. The first batch fills the caches that are kept permanently. The jobs find
+    a finished data set, so each job has only one child.
     """
     bench.clear()
     sizes: list[float] = []
@@ -200,9 +204,9 @@ def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
             before = bench.read()
             bench.create_all(namespace, [f"many-{n}" for n in range(jobs)], played.FOUND)
             bench.until_completed(jobs, since=before)
-        bench.patience.until("the operator to forget them", lambda: bench.succeeded() < jobs, seconds=120, every=2)
+        bench.patience.until("the operator to forget the deleted jobs", lambda: bench.succeeded() < jobs, seconds=120, every=2)
         sizes.append(bench.read().values["process_resident_memory_bytes"] / 2**20)
-        bench.patience.tell(f"{bench.read().completed:.0f} of {lives} lives, {sizes[-1]:.1f} MiB")
+        bench.patience.tell(f"{bench.read().completed:.0f} of {lives} jobs completed, {sizes[-1]:.1f} MiB")
     grown = sizes[-1] - sizes[0]
     return {
         "jobs": bench.read().completed,
@@ -257,16 +261,17 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
     with bench.namespace("bench-restart") as namespace:
         bench.create_all(namespace, [f"held-{n}" for n in range(jobs)], played.HELD)
         bench.patience.until(
-            "all running",
+            "all jobs to run",
             lambda: bench.read().jobs.get("Running", 0) >= jobs,
             every=2,
-            reached=lambda: f"{bench.read().jobs.get('Running', 0):.0f} of {jobs} are",
+            reached=lambda: f"{bench.read().jobs.get('Running', 0):.0f} of {jobs} run",
         )
 
         def at_work() -> int:
             return observing.running(bench.api, namespace, step="convert")
 
-        # Kubernetes creates twenty pods a second. Until the last pod runs, the operator has more to do than reconcile unchanged jobs.
+        # Kubernetes creates twenty pods a second. Wait for the last pod, because until then, the operator has more work than reconciling
+        # unchanged jobs.
         bench.patience.until("all workers", lambda: at_work() >= jobs, every=5, reached=lambda: f"{at_work()} of {jobs} run")
         children = observing.children(bench.api, namespace)
         leading, looks = _leader_pod(bench), 0.0
@@ -283,9 +288,15 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
                 return reading is not None and looks >= jobs and reading.values["dataprep_workqueue_depth"] == 0
             return False
 
-        bench.patience.until("all looked after", looked_after, seconds=180, every=0.2, reached=lambda: f"{looks:.0f} looks at {jobs} jobs")
+        bench.patience.until(
+            "the next leader to reconcile all jobs",
+            looked_after,
+            seconds=180,
+            every=0.2,
+            reached=lambda: f"{looks:.0f} reconciliations of {jobs} jobs",
+        )
         took = time.monotonic() - begun
-        bench.patience.rest("whether anything is made twice", 10)
+        bench.patience.rest("watching for duplicate children", 10)
         more = observing.children(bench.api, namespace) != children
     return {"jobs": float(jobs), "looked_after_seconds": took, "other_children": float(more)}
 
@@ -299,7 +310,7 @@ def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
             before = bench.read()
             bench.create_all(namespace, [f"done-{first + n}" for n in range(count)], played.FOUND)
             bench.until_completed(count, since=before)
-    bench.patience.rest("nothing happens any more", 60)
+    bench.patience.rest("settling", 60)
     first_reading, begun = bench.read(), time.monotonic()
     bench.patience.rest("the measurement", seconds)
     last, took = bench.read(), time.monotonic() - begun
@@ -317,7 +328,7 @@ def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
 def _leader_pod(bench: Bench) -> str:
     found = observing.leader(bench.installation)
     if found is None:
-        raise TimeoutError("no operator leads")
+        raise TimeoutError("No replica of the operator is the leader.")
     return found[0]
 
 

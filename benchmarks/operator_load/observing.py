@@ -21,7 +21,7 @@ _WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
 
 @dataclass(frozen=True)
 class Reading:
-    """The leader's metrics at one moment: metrics without labels by name, requests by method and code, and jobs by phase."""
+    """The leader's metrics at one moment: unlabelled metrics by name, requests by method and code, and jobs by phase."""
 
     values: dict[str, float]
     requests: dict[tuple[str, str], float]

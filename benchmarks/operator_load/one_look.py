@@ -1,7 +1,7 @@
-"""Measures one look at a job with many pods (one reconciliation), and the memory that the informer's cache keeps for a finished pod.
+"""Measures one reconciliation of a job with many pods, and the memory that the informer's cache keeps for a finished pod.
 
-This measurement needs no cluster. A small in-memory API server holds what the operator creates, and the cache receives the pods as JSON
-objects that look like those of a real API server.
+This measurement needs no cluster. A small in-memory API server holds the objects that the operator creates, and the cache receives the pods
+as JSON objects that look like those of a real API server.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ _SHARDS_OF_A_TASK: Final = 10
 def measure(*, pods: int, looks: int) -> dict[str, float]:
     """Measures reconciliations of a job with this many pods. Before each reconciliation, one more pod succeeds.
 
-    Nine out of ten pods have finished, and one out of a hundred has failed. The other pods run, and have reported their progress.
+    At the beginning, nine out of ten pods have finished, and one out of a hundred has failed. The other pods run and have reported
+    progress.
     """
     running, failed = list(range(0, pods, 10)), list(range(0, pods, 100))
     succeeded = [index for index in range(pods) if index % 10][: pods - len(running) - len(failed)]
@@ -121,7 +122,7 @@ class _Operator:
         return job
 
     def look(self) -> float:
-        """Reconciles the job, one second after the last time. Returns the CPU seconds."""
+        """Advances the clock by a second and reconciles the job. Returns the CPU seconds."""
         self._now += timedelta(seconds=1)
         begun = time.process_time()
         self._runner.run(self._reconciler.reconcile(_KEY))
@@ -129,7 +130,7 @@ class _Operator:
 
 
 class _Api:
-    """An API server with only the requests that an undisturbed job causes. Any other request raises AttributeError."""
+    """An API server that supports only the requests of an undisturbed job. Any other request raises AttributeError."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[str, str], Body] = {}

@@ -9,7 +9,7 @@ TOLD_EVERY_SECONDS: Final = 15.0
 
 
 class Overdue(TimeoutError):
-    """A row exceeded its time limit. The message contains the awaited condition and the progress."""
+    """A row exceeded its time limit. The message contains the condition that was awaited, and the progress."""
 
 
 def _tell(line: str) -> None:

@@ -13,7 +13,7 @@ from dataprep_api.resources.status import RecordProgress
 from kubecluster.cluster import FAKE_NODE_LABEL, FAKE_STAGES
 
 LABEL: Final = "dataprep.io/played"
-"""The pod label that names the simulated behaviour (the pod's part)."""
+"""The pod label that names the behaviour that kwok simulates for the pod."""
 
 RUN: Final = "20260101-000000-played"
 RECORDS: Final = 1000
@@ -32,7 +32,7 @@ _SIZES: Final[Mapping[str, tuple[int, int]]] = {SHORT: (1, 1), FOUND: (1, 1), HE
 
 
 def job(name: str, part: str, *, parallelism: int = 1) -> dict[str, Any]:
-    """Returns a DataPrepJob whose pods behave like `part`, on kwok's nodes."""
+    """Returns a DataPrepJob for kwok's nodes. Its pods play the given part."""
     tolerations = [{"key": FAKE_NODE_LABEL, "operator": "Exists", "effect": "NoSchedule"}]
     return {
         "apiVersion": "dataprep.io/v1alpha1",

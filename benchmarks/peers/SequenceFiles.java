@@ -6,7 +6,7 @@ import org.apache.hadoop.io.BytesWritable;
 import org.apache.hadoop.io.SequenceFile;
 import org.apache.hadoop.io.Text;
 
-/** Prints the SHA-256 of each key, which is a Text, and of each value, which is a BytesWritable, of SequenceFiles: as Hadoop's own reader gives them. */
+/** Reads SequenceFiles with Hadoop's own reader, and prints the SHA-256 of each key (a Text) and of each value (a BytesWritable). */
 public class SequenceFiles {
     public static void main(String[] arguments) throws Exception {
         Configuration configuration = new Configuration();

@@ -16,9 +16,9 @@ from pathlib import Path
 def clocked(work: Callable[[], int], *, waits: bool = True, again: bool = True) -> None:
     """Does the work, and prints the time that the work took. The work returns its number of records.
 
-    `waits` is False if the work is done by other processes that keep running afterwards, because their CPU time is then unknown. If
-    BENCH_TWICE is set, the work is done once before the clock starts, and the files in OUTPUT (the script's third argument) are removed.
-    `again` is False if the work can't be repeated.
+    `waits` is False if other processes do the work and keep running afterwards, so that their CPU time is unknown. If BENCH_TWICE is set,
+    the work is done once before the clock starts, and the files in OUTPUT (the script's third argument) are then removed. `again` is False
+    if the work can't be repeated.
     """
     if again and "BENCH_TWICE" in os.environ:
         work()

@@ -16,6 +16,6 @@ def slowly(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def span(records: int) -> float:
-    """Returns the seconds that the latest `records` calls took, from the start of the first to the end of the last. Earlier calls don't
-    count, because planning made them."""
+    """Returns the seconds that the last `records` calls took together, from the first start to the last end. Earlier calls are ignored,
+    because they belong to planning."""
     return _spans[-1][1] - _spans[-records][0]

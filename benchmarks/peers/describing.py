@@ -1,5 +1,5 @@
-"""Computes statistics and an index with numpy and Arrow alone. The columns and the number of lines in the index are the same as in our job.
-The columns are in memory, and each column is scanned once."""
+"""Computes statistics and an index with numpy and Arrow alone. The columns are in memory. They and the number of index lines are the same
+as in our job. Each column is scanned once."""
 
 import hashlib
 import io

@@ -1,5 +1,6 @@
 """Runs img2dataset's Resizer with its recommended options, without downloads. It decodes JPEG files, resizes them to a shortest side of
-256, and encodes them again at quality 95. One process per core writes a separate tar file with webdataset's TarWriter.
+256, and encodes them again at quality 95. It runs one process per core, and each process writes its own tar file with webdataset's
+TarWriter.
 
 img2dataset_resizing.py resize INPUT OUTPUT RECORDS PROCESSES
 """

@@ -3,9 +3,9 @@ from a second core on this machine.
 
 libraries.py pixels|pictures|rows INPUT OUTPUT RECORDS PROCESSES [BYTES_OF_A_RECORD]
 
-`pixels` decodes JPEG files, crops or pads them, and converts them to float16 with a lookup table. `pictures` resizes them to a shortest
-side of 256 and encodes them again. `rows` reads CSV with Arrow and writes the given number of bytes for each row. Each process writes its
-output to a separate file and computes the file's digest.
+`pixels` decodes JPEG files, crops or pads them, and converts them to float16 with a lookup table. `pictures` resizes JPEG files to a
+shortest side of 256 and encodes them again. `rows` reads CSV with Arrow and writes the given number of bytes for each row. Each process
+writes its output to a separate file and computes the file's digest.
 """
 
 import hashlib

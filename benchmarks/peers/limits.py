@@ -54,7 +54,7 @@ def write(size: int, output: Path, records: int) -> int:
 
 
 def digest(size: int, output: Path, records: int) -> int:
-    """Digests and writes `size` bytes from the cache of one core. Output with a digest can't be written faster. Returns `records`."""
+    """Digests and writes `size` bytes from the cache of one core. No program that digests its output can be faster. Returns `records`."""
     piece = bytes(range(256)) * (_IN_CACHE // 256)
     found = hashlib.sha256()
     with (output / "all").open("wb", buffering=0) as out:
@@ -126,8 +126,8 @@ def decode(contents: list[bytes], records: int) -> int:
 
 
 def recode(contents: list[bytes], records: int) -> int:
-    """Decodes each JPEG in memory, resizes it to a shortest side of 256 and encodes it again, in two threads. It uses the libraries that
-    our code calls."""
+    """Decodes each JPEG in memory, resizes it to a shortest side of 256 and encodes it again, in two threads. Uses the libraries that our
+    code calls."""
     from libraries import resized
 
     _by_two_threads(resized, contents)
@@ -165,7 +165,7 @@ def compute(records: int) -> int:
 
 
 def main(kind: str, source: Path, output: Path, records: int, record_bytes: int | None) -> None:
-    # Imports only the library that this kind needs, before the clock starts. The libraries take more memory than the limits themselves.
+    # Imports only the library that this kind needs, before the clock starts. The libraries take more memory than the measured work.
     if kind in NEEDS:
         import_module(NEEDS[kind])
     found = files(source)

@@ -62,7 +62,8 @@ def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
 
 
 def load(job: DataPrepJob) -> None:
-    """Imports the modules that the job imports on first use, because the peers' clocks also start after their imports."""
+    """Imports the modules that the job would otherwise import at their first use, because the peers' clocks also start after their
+    imports."""
     spec = job.spec
     native.is_there()
     reader_class(spec.data.kind)
@@ -74,8 +75,8 @@ def load(job: DataPrepJob) -> None:
 
 
 def import_for_others() -> None:
-    """Waits until the fork server has done its imports. In a `dataprep` command, the fork server imports while the command starts. Peers'
-    processes also do their imports before the clock starts."""
+    """Waits until the fork server has done its imports. In a `dataprep` command, the fork server imports modules while the command starts.
+    Peers' processes also do their imports before the clock starts."""
     fork_server.get_ready()
     one = fork_server.context().Process(target=abs, args=(0,))  # type: ignore[attr-defined]
     one.start()
@@ -155,7 +156,7 @@ class Listing:
         return None
 
     def open(self, uri: str) -> "Picture":
-        """Opens a simulated file. The plan step reads a few of them."""
+        """Opens a simulated file. The plan step opens only a few files."""
         return Picture(uri)
 
 
@@ -235,7 +236,7 @@ class FarFiles:
 
 
 class FarFilesInOrder(FarFiles):
-    """The same store, but its files are planned one after another, like files on a local disk."""
+    """A store like its base class, but its files are planned one after another, like files on a local disk."""
 
     def read_files(self, *_: object) -> Never:
         """Identifies this store as a store of local files. Planning doesn't call this method."""

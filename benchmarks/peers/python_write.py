@@ -70,7 +70,7 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
     data = DATA[kind](table)
     del table
     with tempfile.TemporaryDirectory() as folder:
-        dp.write(pa.table({"n": [1]}), folder, mode="overwrite")  # imports what the first write would import
+        dp.write(pa.table({"n": [1]}), folder, mode="overwrite")  # imports the modules that the first write would import
     clocked(lambda: dp.write(data, output, shard_records=shards, workers=_WORKERS).records)
 
 

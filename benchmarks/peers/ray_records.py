@@ -60,7 +60,7 @@ def main(source: Path, output: Path, records: int) -> None:
     shutil.rmtree(output / "tried")
 
     clocked(lambda: convert(source, output / "made", records), waits=False)
-    # Ray's file names look like those of tar files, so rename the files.
+    # Ray's file names look like the names of tar files, so rename the files.
     for number, part in enumerate(sorted((output / "made").iterdir())):
         part.rename(output / f"{number:05d}.tfrecords")
 

@@ -3,7 +3,7 @@
     reading_back.py '[[KIND, OUTPUT, [COUNT, …]], …]'
 
 The kinds are the keys of READERS and BATCHES. Equal digests mean that the records have equal keys, types, values and order. For `shuffled`,
-the order has a digest of its own. JPEG decoders differ in the last bits of a pixel, so for decoded images some values of each image are
+the order has a separate digest. JPEG decoders differ in the last bits of a pixel, so for decoded images some values of each image are
 printed instead of a digest. Some kinds read a workload's input, with third-party libraries only, to check that the output has the same
 digest.
 """
@@ -85,7 +85,7 @@ def _npz(output: Path) -> Iterator[bytes]:
 
 
 def _sequencefile(output: Path) -> Iterator[bytes]:
-    """Yields the digests of each key and value, as read by Hadoop's reader."""
+    """Reads the files with Hadoop's reader, and yields the digests of each key and value."""
     program = Path(__file__).with_name("SequenceFiles.java")
     command = ["java", "-Xmx512m", "-cp", os.environ["BENCH_HADOOP_CLASSES"], str(program), *map(str, sorted(output.glob("part-*")))]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as java:
@@ -281,8 +281,8 @@ def told(record: bytes) -> list[float]:
 
 
 def pictured(record: bytes) -> list[float]:
-    """Returns the size of a JPEG and the means of its 64 parts, in units of 64 levels. The size is scaled so that a difference of one pixel
-    counts as a fault."""
+    """Returns the size of a JPEG and the mean of each of its 64 parts, in units of 64 levels. The size is scaled so that a difference of
+    one pixel counts as a fault."""
     from PIL import Image
 
     with Image.open(io.BytesIO(record[record.index(b"\xff\xd8\xff") :])) as picture:
@@ -338,7 +338,7 @@ class Found:
                 self.digests[self.records] = digest.hexdigest()
 
     def _digest_within(self, digest: Any, before: int, piece: bytes, counts: list[int]) -> None:
-        """For each of `counts` that falls within a batch, computes the digest of the records up to there.
+        """For each number in `counts` that is reached within a batch, computes the digest of the first records up to this number.
 
         The batch's records have equal sizes.
         """

@@ -1,5 +1,5 @@
-"""Converts a Parquet file to TFRecord with PySpark and TensorFlow's output format for Hadoop, a tf.train.Example for each row, on two
-cores.
+"""Converts a Parquet file to TFRecord on two cores, with PySpark and TensorFlow's output format for Hadoop. Each row becomes a
+tf.train.Example.
 
 spark_records.py parquet INPUT OUTPUT RECORDS JARS
 """

@@ -1,4 +1,4 @@
-"""`make scale`: measures the steps of large jobs on a played store, and writes docs/scale.md. It fails if a figure exceeds its limit.
+"""`make scale`: measures the steps of large jobs on a simulated store, and writes docs/scale.md. It fails if a figure exceeds its limit.
 
 The usual sizes take about ten minutes on two cores. `SCALE=all` also measures 100 million files and a million shards. `--small`
 tries out all measurements with little data and keeps no results.

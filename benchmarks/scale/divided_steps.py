@@ -1,6 +1,6 @@
 """Measures the steps in which several pods share the reading of a source: the scan of text, and the first round of a shuffle.
 
-Each function runs in a process of its own (`measured_process`), so the memory of that process is its own.
+Each function runs in a separate process (`measured_process`), so its memory can be measured.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ def divide_source(disk: str, kind: str, count: int) -> Figures:
 
 
 def scan(disk: str, kind: str, count: int) -> Figures:
-    """Scans one of the parts into which a scan divides `count` files: the part in the middle."""
+    """Scans the middle part of a source of `count` files."""
     allocator.tune_allocator()
     access, figures = access_to(Path(disk), kind, count), Figures()
     request = _request(access, kind)

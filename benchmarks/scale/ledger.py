@@ -33,7 +33,7 @@ ANSWER_SECONDS: Final = 0.03
 PAGE_SECONDS: Final = 0.1
 """The time until a request for a thousand names is answered."""
 PAGES_AT_ONCE: Final = 4
-"""The number of useful pages among those that a large listing requests at the same time, on average. See docs/design.md."""
+"""The average number of useful pages among the pages that a large listing requests at the same time. See docs/design.md."""
 REQUESTS: Final = 5500.0
 """r: requests per second that the store answers."""
 TEXT_CONNECTIONS: Final = 6 + 2 * AHEAD_CONNECTIONS
@@ -44,11 +44,11 @@ _UNITS_OF_A_FILE: Final[Mapping[Kind, int]] = {"images": 1, "parquet": 4, "csv":
 _FILES_AT_ONCE: Final = 8
 """The number of files that a process examines or reads at the same time, if each file takes one or two requests."""
 LISTING_REQUESTS: Final = 3
-"""The requests of a part of a scan for its slice of the stored listing."""
+"""The number of requests with which a scan's part reads its slice of the stored listing."""
 _RANGES_AT_ONCE: Final = 4
-"""The number of ranges of a shuffle's first round that a worker reads at the same time."""
+"""The number of ranges from a shuffle's first round that a worker reads at the same time."""
 _BUNDLES_AT_ONCE: Final = 4
-"""The bundles of reports that the commit step reads at the same time."""
+"""The number of bundles of reports that the commit step reads at the same time."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Job:
 
 
 Limit = Literal["CPU", "bandwidth", "answers", "requests"]
-"""What limits a step: the processors, the bandwidth of connections, the time until requests are answered, or the number of requests that
+"""The limit of a step: the processors, the bandwidth of connections, the time until requests are answered, or the number of requests that
 the store answers in a second."""
 
 
@@ -140,7 +140,7 @@ class Coefficients:
 
     @property
     def list_cpu(self) -> float:
-        """CPU seconds of the plan step for each listed file, not counting the time that the played store takes for the listing."""
+        """CPU seconds of the plan step for each listed file, not counting the time that the simulated store takes for the listing."""
         row = "plan-images"
         return (self.figure(row, "plan_cpu_seconds") - self.figure(row, "played_cpu_seconds")) / self.figure(row, "units")
 
@@ -166,7 +166,8 @@ class Coefficients:
 
     @property
     def divide_cpu(self) -> float:
-        """CPU seconds of the plan step for each listed file whose entry is stored for a scan, not counting the time of the played store."""
+        """CPU seconds of the plan step for each listed file whose entry is stored for a scan, not counting the time of the simulated
+        store."""
         return self.per_file("divide-parquet", "plan_cpu_seconds") - self.per_file("divide-parquet", "played_cpu_seconds")
 
     def fraction_cpu(self, kind: Kind) -> float:
@@ -192,13 +193,13 @@ class Coefficients:
 
     @property
     def shuffled_mib(self) -> float:
-        """MiB of the source that a worker converts in a CPU second if it reads the records of a shuffle's first round."""
+        """MiB of the source that a worker converts in a CPU second if it reads the records that a shuffle's first round has divided."""
         share = self.figure("work-csv-divided", "shards") / self.figure("work-csv-divided", "all_shards")
         return 1024 * self.figure("work-csv-divided", "gib") * share / self.figure("work-csv-divided", "work_cpu_seconds")
 
     @property
     def range_requests(self) -> float:
-        """Requests of a worker for the records of one slice."""
+        """Requests that a worker sends to read the records of one slice."""
         row = "work-csv-divided"
         return (self.figure(row, "work_head_requests") + self.figure(row, "work_get_requests")) / self.figure(row, "slices")
 
@@ -208,7 +209,7 @@ class Coefficients:
         return 1024 * self.per("work-csv-shuffled", "gib", "work_cpu_seconds")
 
     def work_requests(self, kind: Kind) -> float:
-        """Requests of a worker for each shard: to read its input, to write it and to report it."""
+        """Requests that a worker sends for each shard: to read the shard's input, to write the shard and to report it."""
         return self.per(f"work-{kind}", "work_all_requests", "shards")
 
 
@@ -235,7 +236,7 @@ def costs(job: Job, known: Coefficients) -> Iterator[Cost]:
         peak = known.figure("scan-csv", "peak_mib")
         yield _scan("read all text for the ends of records", text, job.size / AHEAD_BYTES, job.size, peak)
         merged = Time(units * known.merge_cpu, "CPU")
-        # The results of the last files are in memory. The units are not.
+        # The measured peak includes the results of the last files, but not the units.
         peak = known.figure("merge-csv", "peak_mib") + growth * units
         yield Cost("plan from the results of the scan", "merge", merged, _parts(job.size) + pages, peak)
     if job.kind != "parquet":

@@ -1,4 +1,4 @@
-"""Runs one measurement in a process of its own, and adds the peak memory of that process to its figures."""
+"""Runs one measurement in a separate process, and adds the peak memory of this process to the figures."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def measure(name: str, temporary: Path, *, seconds: float, **arguments: Any) -> 
 
 
 def _peak_mib() -> float:
-    """Returns the peak resident memory of this process. It is read from the status of the process, because `ru_maxrss` of a new process
+    """Returns the peak resident memory of this process, from the process's status. `ru_maxrss` isn't used, because in a new process it
     begins with the memory of the process that started it."""
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))

@@ -1,6 +1,6 @@
 """The measurements of planning, of a worker and of the commit step.
 
-Each function runs in a process of its own (`measured_process`), so the memory of that process is its own.
+Each function runs in a separate process (`measured_process`), so its memory can be measured.
 """
 
 from collections.abc import Mapping
@@ -89,8 +89,8 @@ def work(disk: str, kind: str, count: int, fields: Fields, *, most_shards: int |
 def prepare_commit(disk: str, count: int, server: Mapping[str, str]) -> Figures:
     """Stores the plan of a job with `count` shards of ten images each, and the files that workers would leave for the commit step.
 
-    Without a server, the shards, their reports and the bundles of reports are played. With an S3 server, they are real objects, and each shard
-    is one byte long.
+    Without a server, the shards, their reports and the bundles of reports are simulated. With an S3 server, they are real objects, and each
+    shard is one byte long.
     """
     access = access_to(Path(disk), "images", count * IMAGES_OF_A_SHARD, server=server)
     spec = spec_of("images", _output(server), SHARDED)
@@ -113,7 +113,7 @@ def commit(disk: str, count: int, server: Mapping[str, str]) -> Figures:
     access = access_to(Path(disk), "images", count * IMAGES_OF_A_SHARD, server=server)
     uri = _output(server)
     if not server:
-        # The names of the played shards depend on the plan.
+        # The names of the simulated shards depend on the plan.
         access.played.compute(played_output(Path(disk), stored_plan(access, uri).head))
         access.played.requests.clear()
     figures: Figures = {}

@@ -47,16 +47,17 @@ def page_of(results: Results) -> str:
 _INTRODUCTION: Final = """\
 # Large jobs
 
-`make scale` writes this page from [scale.json](scale.json). Don't edit it. The page says what each step of a job costs, and answers whether
-a job of 100 TB is possible, how long it takes, and which step takes longest.
+`make scale` writes this page from [scale.json](scale.json). Don't edit it. The page shows the time, the requests and the memory that
+each step of a job needs. It answers whether a job of 100 TB is possible, how long the job takes, and which step takes longest.
 
-The real code of each step runs over a *played store*: a store in the same process that computes names,
-sizes, pins and contents when they are asked for, answers at once, and counts the requests that an object store would get. Each measurement
-is a process of its own. Memory is the peak resident memory of that process, libraries included. `make scale` fails if a process takes more
-than 512 MiB, if the CPU time for each file or shard grows by more than half, or if a worker of a job with ten million files takes over a
-tenth more memory than a worker of a job with ten thousand.
+The measurements run the real code of each step on a *simulated store*. This store is in the same process as the step. It computes names,
+sizes, pins and contents on request, answers immediately, and counts the requests that an object store would get. Each measurement runs in
+a separate process. Memory is the peak resident memory of this process, including libraries. `make scale` fails if a process takes more
+than 512 MiB, or if the CPU time for each file or shard grows by more than half. It also fails if a worker of a job with ten million files
+takes over 10 % more memory than a worker of a job with ten thousand files.
 
-All figures are from two cores that other programs used at the same time, so the seconds are upper bounds, and CPU seconds say more.
+All figures were measured on two cores that other programs used at the same time. So the seconds are upper bounds, and the CPU seconds are
+more meaningful.
 """
 
 
@@ -82,11 +83,11 @@ def _measurements(results: Results) -> Iterator[str]:
         figures = million["figures"]
         cpu = figures["plan_cpu_seconds"] - figures["played_cpu_seconds"]
         yield (
-            f"\nTo list and plan a million image files takes {cpu:.1f} CPU seconds and {figures['plan_list_requests']:,.0f} pages of names."
+            f"\nListing and planning a million images takes {cpu:.1f} CPU seconds and {figures['plan_list_requests']:,.0f} pages of names."
         )
     yield (
-        "\nThe size is the number of files or of shards. The plan step's CPU seconds don't include the time that the played store takes\n"
-        f"for the listing. ✗ marks a process that took more than {MOST_MIB} MiB.\n"
+        "\nThe size is the number of files or of shards. The plan step's CPU seconds don't include the time that the simulated store\n"
+        f"takes for the listing. ✗ marks a process that took more than {MOST_MIB} MiB.\n"
     )
 
 
@@ -102,7 +103,7 @@ def _formulas(known: Coefficients) -> str:
         ("list, and store the listing for the pods of a scan", "plan", f"F / 1000 pages, about {PAGES_AT_ONCE} at the same time; CPU for each file",
          f"{1e6 * known.divide_cpu:.1f} CPU s per million files, {MIB * known.per_file('divide-parquet', 'stored_mib'):.0f} bytes stored per file"),
         ("read a part of the listing", "scan", "a constant number of requests for each part", f"{LISTING_REQUESTS} requests"),
-        ("read footers (Parquet; ORC alike)", "scan", "F · requests · answer time / (8 P); CPU for each file",
+        ("read footers (Parquet, ORC)", "scan", "F · requests · answer time / (8 P); CPU for each file",
          f"{known.footer_requests:.1f} requests and {1e3 * known.footer_cpu:.2f} CPU ms per file"),
         ("read text for record ends (CSV, JSONL, text, libsvm)", "scan", f"N / (P · min({TEXT_CONNECTIONS} b, rate))",
          f"{known.text_mib:,.0f} MiB per CPU s"),
@@ -118,7 +119,7 @@ def _formulas(known: Coefficients) -> str:
         ("read, convert, publish: images", "workers", "N / (P · min(8 b, rate)), or requests / r", _work(known, "images")),
         ("read, convert, publish: Parquet", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "parquet")),
         ("read, convert, publish: CSV", "workers", "N / (P · min(b, rate)), or requests / r", _work(known, "csv")),
-        ("divide the records among the tasks (shuffles of sources decoded in units)", "shuffle", "N / (P · min(b, rate))",
+        ("divide the records among the tasks (shuffles of sources that are decoded in units)", "shuffle", "N / (P · min(b, rate))",
          f"{known.divided_mib:,.0f} MiB of the source per CPU s, {known.per('shuffle-csv', 'mib_out', 'mib'):.2f} bytes written per byte read"),
         ("read the divided records", "workers", "N / (P · min(b, rate)); slices · T · requests / r",
          f"{known.shuffled_mib:,.0f} MiB of the source per CPU s, {known.range_requests:.1f} requests per slice and task"),
@@ -149,11 +150,20 @@ def _work(known: Coefficients, kind: Kind) -> str:
 _FORMULAS: Final = """\
 ## Formulas
 
-N are the bytes and F the files of the input, U the units of the plan (for images and whole files U = F, for Parquet the row groups, for CSV
-pieces of 4 MiB), S the shards, P the worker pods, T the tasks, b the bytes per second over one connection, and r the requests per second
-that the store answers. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S. The pods of a scan are worker pods. A scan
-has the smallest number of parts for each pod with which a part has at most 1 GiB, where opening a file counts as 100 KiB. But a part has at
-least 64 MiB, and there are at most 10,000 parts. If N is at most 1 GiB, or if the job can't have a scan, the plan pod examines the input.
+The formulas use these numbers:
+
+- N: the bytes of the input
+- F: the files of the input
+- U: the units of the plan. For images and whole files, U = F. A unit of Parquet is a row group, and a unit of CSV is a piece of 4 MiB
+- S: the shards
+- P: the worker pods, which also run a scan
+- T: the tasks. T is the larger of 4 P and N / 256 MiB, but at most 10,000 and at most S
+- b: the bytes per second over one connection
+- r: the requests per second that the store answers
+
+Every pod of a scan reads the same number of parts. It is the smallest number that keeps every part at or below 1 GiB; opening a
+file counts as 100 KiB. But a part has at least 64 MiB, and there are at most 10,000 parts. If N is at most 1 GiB, or if the job can't have
+a scan, the plan pod examines the input.
 """
 
 
@@ -171,9 +181,9 @@ def _costs(known: Coefficients) -> str:
 _ASSUMPTIONS: Final = f"""\
 The tables apply the formulas to jobs with {WORKERS:,} worker pods of one core and TFRecord shards of 128 MiB, and to a store with b = {STREAM_MIB:.0f} MiB/s,
 r = {REQUESTS:,.0f} requests per second, {1000 * ANSWER_SECONDS:.0f} ms until a request is answered, and {1000 * PAGE_SECONDS:.0f} ms for a page of a thousand names. These four figures
-are assumptions, not measurements: r is what S3 documents for reads of one prefix, and a bucket whose names are spread over many prefixes
-answers more. Steps in brackets are only in jobs that ask for them. The memory is that of the step's pod; for the merge pod, it is an
-estimate, because at most 2,048 files were measured."""
+are assumptions, not measurements. r is the rate that S3 documents for reads of one prefix; a bucket whose names are spread over many
+prefixes answers more requests. Steps in brackets run only in jobs that request them. The memory is that of the step's pod. For the merge
+pod, the memory is an estimate, because at most 2,048 files were measured."""
 
 
 def _table(kind: Kind, known: Coefficients) -> Iterator[str]:
@@ -234,23 +244,24 @@ _LIMITS: Final = f"""\
 ## What doesn't scale yet
 
 - **A listing is made by one pod**, with at most eight requests at the same time. At {1000 * PAGE_SECONDS:.0f} ms a page, a billion names take {1e6 * PAGE_SECONDS / PAGES_AT_ONCE / 3600:.0f} hours. Fewer,
-  larger files (WebDataset, Parquet, TFRecord) avoid this, and also the two requests for each image.
+  larger files (WebDataset, Parquet, TFRecord) avoid this, and also avoid two requests per image.
 - **A source that is scanned is listed twice**, by the plan pod and by the merge pod. The workers then read text, TFRecord, Avro and tar files a
   second time. Members of archives are examined by one process.
 - **Each of the following reads the complete input once more in the plan pod**: a split rule on a column, `groupBy`, `stratifyBy`,
-  `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of one pod limits them. With
+  `deduplicate`, a vocabulary, and a `standardize` that collects statistics. The bandwidth of this pod limits these steps. With
   [`--engine spark`](spark-jobs.md#duplicates), executors read the input for `deduplicate`.
-- **`deduplicate` in the plan pod** needs 17 bytes in `$TMPDIR` for each record, and goes through 16 of them once for each 1.8 million
-  records, or for each 29 million with 16 GiB of memory. So for ten times as many records, this takes a hundred times as long.
+- **`deduplicate` in the plan pod** needs 17 bytes in `$TMPDIR` for each record, of which 16 are a digest. It passes over all digests once per
+  1.8 million records (with 16 GiB of memory, once per 29 million records). So ten times as many records take a hundred times as long.
 - **A shuffle of a source that is decoded in units** (CSV, Parquet, TFRecord and so on) decodes 2 · N bytes if it has a
   [first round](splits.md#two-rounds). The files of the first round take up to about N bytes in the output's store, and each convert task
-  requests a range of each file. Without a first round, each task reads the complete source. These are P · N bytes: 100 PB for a thousand
-  workers and 100 TB. In that case, shuffle while training, or shuffle a source in which each sample is a file.
+  requests a range of each file. Without a first round, each task reads the complete source, and all tasks together read P · N bytes: 100 PB
+  for a thousand workers and 100 TB. In that case, shuffle while training, or shuffle a source in which each sample is a file.
 - **A join is computed by the plan pod**, and its rows must fit on the disk of this pod. A retry of the plan step computes the join again.
 - **The commit step is one pod.** It reads the bundles of reports, and lists the shards, their indexes and their reports, each in one
   sequence of pages. Its time grows with the number of shards, and its memory by about 200 bytes for each shard (see the formulas).
-  Larger shards (`output.shards.targetSize`) shorten it.
-- **A job has at most 10,000 tasks**, so a task of a job of 100 TB makes 10 GB. A pod that is lost repeats only its unfinished shards.
-- **The store's limit of requests** is shared by all workers. A job of small files reaches it long before the workers are busy. Set
+  With larger shards (`output.shards.targetSize`), the commit step takes less time.
+- **A job has at most 10,000 tasks**, so a task of a job of 100 TB makes 10 GB. If a pod is lost, only its unfinished shards are
+  repeated.
+- **The store's limit of requests** is shared by all workers. A job with small files reaches this limit long before the workers are busy. Set
   `requestsPerSecond` in `spec.stores` if other programs use the store.
 """

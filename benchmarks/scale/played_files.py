@@ -1,4 +1,4 @@
-"""Played input files: their names, sizes, pins and contents are computed when they are asked for, so a folder can have any number of
+"""Simulated input files. Their names, sizes, pins and contents are computed when they are requested, so a folder can have any number of
 files."""
 
 import csv
@@ -24,7 +24,7 @@ _PIN_DIGITS: Final = 32
 
 @dataclass(frozen=True)
 class Content:
-    """The content that all files of a folder share: `head` once, and then `filler` again and again."""
+    """The content that all files of a folder share: `head` once, followed by repetitions of `filler`."""
 
     head: bytes
     filler: bytes
@@ -42,7 +42,7 @@ class Content:
 
 @dataclass(frozen=True)
 class PlayedFiles:
-    """Files with equal contents, in up to a thousand folders. Each file has a pin of its own, as long and as random as an MD5."""
+    """Files with equal contents, in up to a thousand folders. Each file has a different pin, which is as long and as random as an MD5."""
 
     count: int
     ending: str

@@ -1,4 +1,4 @@
-"""Code that the measurements share: jobs that read played files, and figures."""
+"""Code that the measurements share: jobs that read simulated files, and figures."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ MIB: Final = 1 << 20
 
 
 def job_of(kind: str, output: str, fields: Fields) -> DataPrepJob:
-    """Returns a job that reads played files of this kind."""
+    """Returns a job that reads simulated files of this kind."""
     _, source = KINDS[kind]
     spec = {"source": source, "output": {"uri": output, **fields.get("output", {})}, "workers": {"parallelism": WORKERS}}
     spec |= {name: value for name, value in fields.items() if name != "output"}
@@ -38,7 +38,7 @@ def spec_of(kind: str, output: str, fields: Fields) -> DataPrepJobSpec:
 
 
 def access_to(disk: Path, kind: str, count: int, *, server: Mapping[str, str] | None = None) -> PlayedAccess:
-    """Returns a `PlayedAccess` to `count` played files. Objects are written below the folder `disk`, or to an S3 server."""
+    """Returns a `PlayedAccess` to `count` simulated files. Objects are written below the folder `disk`, or to an S3 server."""
     files, _ = KINDS[kind]
     computed: dict[str, ComputedFiles] = {f"{INPUT}/": files(count)}
     settings = (

@@ -1,4 +1,4 @@
-"""Played shards, their reports and bundles of reports, as workers leave them for the commit step. The reports are in one local file, the
+"""Simulated shards, their reports and bundles of reports, as workers leave them for the commit step. The reports are in one local file, the
 pack."""
 
 import hashlib
@@ -48,7 +48,7 @@ def write_reports(folder: Path, head: PlanHead, like: ShardReport) -> None:
 
 
 def played_output(folder: Path, head: PlanHead) -> dict[str, ComputedFiles]:
-    """Returns the played files (shards, indexes, and reports with their bundles) for the store, keyed by the prefixes of their URIs."""
+    """Returns the simulated files (shards, indexes, and reports with their bundles) for the store, keyed by the prefixes of their URIs."""
     (split,) = head.splits
     return {
         f"{OUTPUT}/{split.name}-": _Shards(head),
@@ -59,7 +59,7 @@ def played_output(folder: Path, head: PlanHead) -> dict[str, ComputedFiles]:
 
 @dataclass(frozen=True)
 class _Shards:
-    """The shards of a plan with one split, or their indexes. All have the same size, and only their entries exist."""
+    """The shards of a plan with one split, or their indexes. All have the same size. They can be listed, but not read."""
 
     head: PlanHead
     is_index: bool = False

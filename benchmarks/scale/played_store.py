@@ -1,4 +1,4 @@
-"""The played store: an object store in this process. It serves computed files at no cost, keeps written objects on the disk, and counts
+"""The simulated store: an object store in this process. It computes the files that it serves, keeps written objects on the disk, and counts
 the requests that a real object store would get."""
 
 # The public methods of the store are documented on the classes `Store`, `Upload` and `Input`, in `dataprep_converter/stores/__init__.py`.
@@ -56,7 +56,7 @@ class Requests:
             self._counts[kind] += count
 
     def clear(self) -> None:
-        """Begins to count at zero again."""
+        """Sets all counts to zero."""
         with self._lock:
             self._counts.clear()
 
@@ -176,7 +176,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 class PlayedAccess(Access):
-    """Returns the played store for its URIs."""
+    """Returns the simulated store for its URIs."""
 
     def __init__(self, played: PlayedStore, settings: Sequence[StoreSettings] = ()) -> None:
         super().__init__(settings)

@@ -82,7 +82,7 @@ class Bench:
             return {**self.measured("commit", disk=str(disk), count=shards, server=described), "report_bytes": prepared["report_bytes"]}
 
     def measured(self, name: str, **arguments: Any) -> Figures:
-        """Runs a measurement in a process of its own."""
+        """Runs a measurement in a separate process."""
         return measure(name, self.folder / "tmp", seconds=self.seconds, **arguments)
 
     def fresh(self) -> Path:
@@ -107,7 +107,7 @@ class Row:
     grows: Mapping[str, float] = field(default_factory=dict)
     """Maps the name of a figure to the largest factor by which it may grow from the smallest to the largest size."""
     grows_per_item: Mapping[str, float] = field(default_factory=dict)
-    """The same as `grows`, but the figures are first divided by the size."""
+    """Like `grows`, but the figures are first divided by the size."""
 
     def sizes(self, choice: Sizes) -> list[int]:
         """Returns the sizes of a run."""
@@ -118,19 +118,19 @@ class Row:
         if not found:
             return []
         messages = [
-            f"{self.name}: a process with {size:,} took {figures['peak_mib']:.0f} MiB, allowed are at most {MOST_MIB}"
+            f"{self.name}: a process with {size:,} took {figures['peak_mib']:.0f} MiB, but at most {MOST_MIB} MiB are allowed"
             for size, figures in sorted(found.items())
             if figures["peak_mib"] > MOST_MIB
         ]
         first, last = min(found), max(found)
         messages += [
-            f"{self.name}: {key} is {found[last][key]:.2f} with {last:,} and {found[first][key]:.2f} with {first:,}, allowed is {most:g} times as much"
+            f"{self.name}: {key} is {found[last][key]:.2f} with {last:,} and {found[first][key]:.2f} with {first:,}, but may grow by at most a factor of {most:g}"
             for key, most in self.grows.items()
             if found[last][key] > most * found[first][key]
         ]
         messages += [
             f"{self.name}: {key} for each of {last:,} is {found[last][key] / last:.2g} and for each of {first:,} {found[first][key] / first:.2g}, "
-            f"allowed is {most:g} times as much"
+            f"but may grow by at most a factor of {most:g}"
             for key, most in self.grows_per_item.items()
             if found[last][key] / last > most * found[first][key] / first
         ]
@@ -149,7 +149,7 @@ ROWS: Final = (
     ),
     Row(
         "plan-images-fractions",
-        "the same, with splits by fraction",
+        "plan: list image files, with splits by fraction",
         lambda bench, size: bench.plan("images", size, _FRACTIONS)[1],
         usual=(1_000_000,),
         small=(1000,),
@@ -166,14 +166,14 @@ ROWS: Final = (
     ),
     Row(
         "plan-csv",
-        "plan: read CSV files of 64 MiB for the ends of their records",
+        "plan: read CSV files of 64 MiB to find the ends of the records",
         lambda bench, size: bench.plan("csv", size, {})[1],
         usual=(32,),
         small=(1,),
     ),
     Row(
         "plan-csv-fractions",
-        "the same, with splits by fraction",
+        "plan: read CSV files of 64 MiB, with splits by fraction",
         lambda bench, size: bench.plan("csv", size, _FRACTIONS)[1],
         usual=(32,),
         small=(1,),
@@ -189,7 +189,7 @@ ROWS: Final = (
     ),
     Row(
         "scan-csv",
-        "scan: read one part of CSV files of 64 MiB (1 GiB) for the ends of records",
+        "scan: read one part (1 GiB) of CSV files of 64 MiB to find the ends of the records",
         lambda bench, size: bench.scan("csv", size),
         usual=(32, 15_000),
         small=(32,),
@@ -227,7 +227,7 @@ ROWS: Final = (
     ),
     Row(
         "work-csv-shuffled",
-        "worker: the same, shuffled without a first round (the worker reads all files)",
+        "worker: two shards of CSV files of 64 MiB, shuffled without a first round (the worker reads all files)",
         lambda bench, size: bench.work("csv", size, _SHUFFLE, most_shards=2),
         usual=(32,),
         small=(1,),
@@ -248,7 +248,7 @@ ROWS: Final = (
     ),
     Row(
         "commit",
-        "commit: played shards and reports",
+        "commit: simulated shards and reports",
         lambda bench, size: bench.commit(size),
         usual=(10_000, 100_000),
         small=(10,),

@@ -1,1 +1,1 @@
-"""Measures how much faster a scan gets with more pods, if the store limits the speed of each connection."""
+"""Measures how much faster a scan becomes with more pods if the store limits the speed of each connection."""

@@ -1,11 +1,11 @@
-"""`make bench-scan`: how long 1, 2, 4 and 8 scan pods take to plan 4 GiB of CSV behind a store with 10 MB/s for each connection.
+"""`make bench-scan`: how long 1, 2, 4 and 8 scan pods take to plan 4 GiB of CSV in a store with 10 MB/s for each connection.
 
 The store is versitygw, behind a proxy that limits each connection. The pods are processes that run the pods' commands with a pod's memory
-limit. As many of them run at a time as in a Job with this `parallelism`. All of them run on the same cores as the store. The time is that
-of the plan pod (which lists the input), the scan pods and the merge pod together. It includes starting the processes.
+limit, on the same cores as the store. The number of concurrent processes is the number of pods. The measured time is the total of the plan
+pod (which lists the input), the scan pods and the merge pod, including the time to start the processes.
 
-A pod reads several files at the same time, and some of them over several connections. So by default, the pods are restricted to one
-connection each: their memory suffices for one file at a time, and the job limits its requests. `--connections many` measures pods with the
+A pod reads several files at the same time, and reads some of these files over several connections. So by default, each pod is restricted to
+one connection: it has memory for only one file at a time, and the job sets `requestsPerSecond`. `--connections many` measures pods with the
 chart's memory limit.
 """
 
@@ -41,7 +41,7 @@ _DEFAULT_BYTES: Final = 2048 * _MIB
 
 @dataclass(frozen=True)
 class Measured:
-    """How long the steps took with a number of pods."""
+    """The durations of the steps with a certain number of pods."""
 
     pods: int
     parts: int
@@ -49,9 +49,9 @@ class Measured:
     scan: float
     merge: float
     cpu: float
-    """The processor time of all processes, without the store's."""
+    """The processor time of all processes except the store."""
     connections: float
-    """The average number of connections per pod over which the store sent at full speed during the scan."""
+    """The average number of connections per pod that the store used at full speed during the scan."""
     most_connections: int
     """The largest number of connections over which the store sent at the same time."""
     run_id: str
@@ -62,7 +62,7 @@ class Measured:
         return self.listing + self.scan + self.merge
 
     def of_linear(self, first: "Measured") -> float:
-        """Returns the speed-up over the first row, divided by that of a linear speed-up."""
+        """Returns the speed-up over the first row, as a fraction of a linear speed-up."""
         return first.pods * first.seconds / (self.pods * self.seconds)
 
 
@@ -129,7 +129,7 @@ class Bench:
         )
 
     def _timed_plan(self, job: Path, *arguments: str) -> tuple[float, Any]:
-        """Runs `dataprep plan`. Returns its seconds and its message."""
+        """Runs `dataprep plan`. Returns the seconds that the command took, and its message."""
         began = time.monotonic()
         message = json.loads(self._pod("plan", "--job", str(job), *arguments, environment={names.MAY_SCAN: "true"}))
         return time.monotonic() - began, message
@@ -165,7 +165,7 @@ class Bench:
 
 
 def _write_files(server: S3Server, count: int) -> None:
-    """Writes CSV files of 64 MiB. All of them are links to one file, so together they take the space of one file."""
+    """Makes CSV files of 64 MiB. All of them are links to one file, so they take only the space of one file."""
     row = b"%07d,a product with a name of medium length,19.99,true\n"
     rows = b"".join(row % number for number in range(_FILE_BYTES // len(row % 0)))
     server.make_bucket(_BUCKET)

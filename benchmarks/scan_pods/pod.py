@@ -1,6 +1,7 @@
 """Runs the command of a pod in a process with the memory limit of the pod: `python -m benchmarks.scan_pods.pod BYTES COMMAND...`.
 
-The image has no pandas. This environment has pandas for the tests, so it is hidden here: pyarrow would import it, which takes 0.2 s.
+This environment has pandas for the tests, but the image has no pandas. So pandas is hidden here; otherwise pyarrow would import it, which
+takes 0.2 s.
 """
 
 import sys
@@ -20,7 +21,7 @@ class _WithoutPandas:
 
 
 def main() -> None:
-    """Runs the command. As in a pod, its memory limit determines how many files it reads at the same time."""
+    """Runs the command. As in a pod, the memory limit determines how many files the command reads at the same time."""
     memory = int(sys.argv.pop(1))
     sys.meta_path.insert(0, _WithoutPandas())
 

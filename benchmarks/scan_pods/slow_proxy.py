@@ -15,12 +15,13 @@ _CHUNK: Final = 256 << 10
 class SlowProxy:
     """Passes all bytes on.
 
-    On each connection, the server's bytes pass at `bytes_per_second` or less, on average since the client's latest bytes. So if the server
-    or a thread of this proxy falls behind on a busy machine, it can catch up. But a connection that has been idle gets no extra speed.
+    The proxy limits the server's bytes on each connection to `bytes_per_second`, averaged over the time since the client last sent
+    something. So if the server or a thread of this proxy falls behind on a busy machine, it can catch up. But an idle connection doesn't
+    save up speed for later.
     """
 
     def __init__(self, port: int, *, bytes_per_second: float) -> None:
-        """`port` is that of the server."""
+        """`port` is the port of the server."""
         self._server_port = port
         self._bytes_per_second = bytes_per_second
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)

@@ -1,4 +1,5 @@
-"""Workloads around the formats: shuffles, joins, verifying, indexes and statistics, digests, plans, scaling, overlap, and start."""
+"""Workloads for everything except the formats: shuffles, joins, verifying, indexes and statistics, digests, plans, scaling, overlap, and
+start."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,8 +38,8 @@ _IMPORTS: Final = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
     "import dataprep_converter.steps.conversion.convert_work, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
-"""Ends with `os._exit`, so that the end of the process isn't measured. A normal exit would take 0.1 s to free the libraries' objects. A pod
-doesn't spend this time, because it has frozen these objects by then (`allocator.py`)."""
+"""This program ends with `os._exit`, so that the end of the process isn't measured. A normal exit would take 0.1 s to free the libraries'
+objects. A pod doesn't need this time, because it has frozen these objects (`allocator.py`)."""
 _SMALL_JOB: Final = (
     *("-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml")),
     *("--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),
@@ -184,7 +185,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "plan-far",
-        "W15: planning 400 Parquet files in a store each of whose requests takes 20 ms",
+        "W15: planning 400 Parquet files in a store in which each request takes 20 ms",
         make="parquet_files",
         records=40_000,
         quick=4000,

@@ -1,7 +1,7 @@
-"""The work of a task: an attempt writes the rows of a partition.
+"""The work of a task. A task can have several attempts, each of which writes all rows of the task's partition.
 
-Each attempt writes complete files into a hidden folder of its own, which is named by the attempt's id. An attempt knows nothing of other
-attempts. `publishing.py` describes what happens to the files afterwards.
+Each attempt writes complete files into its own hidden folder, whose name is the attempt's id. Attempts don't communicate with each other.
+`publishing.py` describes what happens to the files afterwards.
 """
 
 from collections.abc import Iterable
@@ -31,12 +31,12 @@ from dataprep_frames.writing import ROW_BITS, Write, check_unchanged, remove_fol
 _FILE_BITS: Final = 20
 """A shard's index has this many low bits for the number of the partition. The higher bits number the files of the partition."""
 _MANY: Final = 1 << 62
-"""Stands for the number of rows of a partition, which isn't known before the rows have been written."""
+"""A placeholder for the number of rows of a partition, which is known only after the rows have been written."""
 
 
 @dataclass(frozen=True)
 class WrittenPartition:
-    """What a successful attempt of a task reports to the driver."""
+    """The report of a successful attempt to the driver."""
 
     partition: int
     attempt: str
@@ -48,7 +48,7 @@ class WrittenPartition:
 
 @in_words_of_engine
 def write_partition(write: Write, batches: Iterable[pa.RecordBatch], *, partition: int, attempt: str) -> WrittenPartition:
-    """Writes the rows of a partition as one attempt of its task. Returns what the driver needs to publish the files.
+    """Writes the rows of a partition as one attempt of its task. Returns the information that the driver needs to publish the files.
 
     Raises BadSpec for columns that can't be written, and BadData, which names the row, for a row that breaks the format's rules. Raises
     OutputLost if the driver has begun its commit, and NotWhole if the commit can no longer succeed.
@@ -123,7 +123,7 @@ def _check_not_committed(write: Write, access: Access) -> None:
 def _shard_of_attempt(write: Write, split: str, number: int, nth: int, *, first: int) -> Shard:
     """Returns the n-th file of partition `number` as a shard.
 
-    The shard's numbers become part of some formats' keys, so they must differ from those of all other files.
+    Some formats use the shard's numbers in keys, so no other file may have the same numbers.
     """
     return Shard(
         number=nth,

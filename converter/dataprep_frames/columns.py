@@ -33,7 +33,7 @@ class PartColumns:
 def with_columns(write: Write, schema: pa.Schema) -> Write:
     """Returns the write of a data frame with these columns. If the rows are appended, the columns get the order of the existing data set.
 
-    Raises BadSpec for columns that can't be written, or whose names or types aren't those of the existing data set.
+    Raises BadSpec for columns that can't be written, or whose names or types differ from the columns of the existing data set.
     """
     options = write.options
     if options.split_column is not None:
@@ -54,14 +54,14 @@ def with_columns(write: Write, schema: pa.Schema) -> Write:
 
 
 def first_rows(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
-    """Returns the first batch that has rows, or None, and an iterator over this batch and all later ones."""
+    """Returns two values: the first batch that has rows (or None), and an iterator over this batch and all later batches."""
     coming = iter(batches)
     first = next((batch for batch in coming if batch.num_rows), None)
     return first, coming if first is None else chain([first], coming)
 
 
 def with_agreed_columns(write: Write, columns: Sequence[PartColumns]) -> Write:
-    """Returns the write with the columns of all tasks. Raises BadSpec, naming a column and two tasks, if the columns differ."""
+    """Returns the write with the columns of all tasks. Raises BadSpec if the columns differ; the message names a column and two tasks."""
     first = columns[0]
     for other in columns[1:]:
         if not other.schema.equals(first.schema):
@@ -72,7 +72,7 @@ def with_agreed_columns(write: Write, columns: Sequence[PartColumns]) -> Write:
 def _difference(write: Write, one: PartColumns, other: PartColumns) -> str:
     part, schema = (
         write.engine.part,
-        f"Set schema to the columns of the {write.engine.frame}, so that all {write.engine.part}s have the same.",
+        f"Set schema to the columns of the {write.engine.frame}, so that all {write.engine.part}s have the same columns.",
     )
     for first, second in ((one, other), (other, one)):
         for field in first.schema:
@@ -88,7 +88,7 @@ def _difference(write: Write, one: PartColumns, other: PartColumns) -> str:
 
 
 def check_columns(write: Write, existing: Mapping[str, object]) -> None:
-    """Raises BadSpec if the rows' columns differ from those of the data set to which the rows are appended.
+    """Raises BadSpec if the rows' columns differ from the columns of the data set to which the rows are appended.
 
     `existing` is the state of that data set's reader.
     """
@@ -110,12 +110,12 @@ def _described(state: Mapping[str, Any]) -> str:
 
 
 def _in_brackets(names: Sequence[str]) -> str:
-    """Returns the first names of classes in brackets, or nothing if there are none."""
+    """Returns the first class names in brackets, or "" if there are no names."""
     return f" ({', '.join(names[:_SHOWN])}{', …' * (len(names) > _SHOWN)})" if names else ""
 
 
 def _split_column(options: WriteOptions, schema: pa.Schema) -> str:
-    """Returns the data frame's column with the names of splits. Raises BadSpec if there is none, or if it isn't text."""
+    """Returns the data frame's column with the names of splits. Raises BadSpec if this column is missing, or isn't text."""
     name, engine = str(options.split_column), options.engine
     found = found_name(name, schema.names)
     if found is None:

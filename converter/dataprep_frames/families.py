@@ -11,7 +11,7 @@ _types: Any = pa.types  # the stubs know only some of the types that each functi
 
 
 def may_become(there: Any, kind: Any) -> bool:
-    """Whether values of the type `there` mean the same as values of type `kind`.
+    """Returns whether values of the type `there` keep their meaning when they are converted to the type `kind`.
 
     Arrow's conversions aren't a good guide: for example, Arrow also parses strings as numbers.
     """

@@ -1,4 +1,4 @@
-"""Rewords the converter's messages for the users of an engine: the converter's own wording mentions jobs and their fields."""
+"""Rewords the converter's messages for the users of an engine, because the original messages mention jobs and their fields."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -23,14 +23,14 @@ _T = TypeVar("_T", bound=_HasEngine)
 
 @contextmanager
 def in_words_of(engine: Engine) -> Iterator[None]:
-    """Changes the messages of errors."""
+    """Rewords the messages of all errors in the `with` block, for users of the engine."""
     with in_words(_words(engine)):
         yield
 
 
 @contextmanager
 def in_words(patterns: Iterable[tuple[str, str]]) -> Iterator[None]:
-    """Replaces, in the messages of errors, the text that the patterns match."""
+    """Replaces matches of the patterns in the messages of all errors in the `with` block."""
     try:
         yield
     except ConvertError as exc:
@@ -42,7 +42,7 @@ def in_words(patterns: Iterable[tuple[str, str]]) -> Iterator[None]:
 
 
 def in_words_of_engine(function: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate[_T, _P], _R]:
-    """Decorates a function whose first argument knows the engine: changes the messages of the function's errors."""
+    """Decorates a function whose first argument has the attribute `engine`. Rewords the messages of its errors for this engine."""
 
     @wraps(function)
     def call(first: _T, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

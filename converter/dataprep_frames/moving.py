@@ -26,7 +26,7 @@ class Move:
     size: int
     sha256: str
     pin: str | None
-    """The pin in the attempt's folder. None for companions, whose pins tasks don't report."""
+    """The pin in the attempt's folder. None for companions, because tasks don't report their pins."""
 
 
 class Mover:
@@ -45,7 +45,7 @@ class Mover:
             copy.abort()
 
     def check(self, moves: Iterable[Move]) -> None:
-        """Raises NotWhole unless all files are as their tasks wrote them. Called before anything in the output folder is changed."""
+        """Raises NotWhole if a file has changed since its task wrote it. Called before anything in the output folder is changed."""
 
         def check(move: Move) -> None:
             entry = self._store.stat(move.source)
@@ -58,7 +58,7 @@ class Mover:
             pass
 
     def copy_ahead(self, moves: Iterable[Move]) -> None:
-        """On a store that can't move files, stages copies of the files: the store copies them by itself, or this process sends them again.
+        """On a store that can't move files, stages copies. Either the store copies the files, or this process uploads them again.
 
         Called after the folder was claimed, because a claim discards all uploads. Called before `_SUCCESS` is removed, so that the earlier
         data set stays readable while the files are copied.
@@ -79,7 +79,7 @@ class Mover:
             pass
 
     def make_room(self, moves: Sequence[Move]) -> None:
-        """On a store that moves files, makes the target folders, and removes files of replaced runs that already have the target names."""
+        """On a store that moves files, makes the target folders. Removes files of replaced runs that have the same names as the targets."""
         if not isinstance(self._store, MovesFiles):
             return
         present = {path for path, _ in (*self._folder.visible(), *self._folder.indexes())}

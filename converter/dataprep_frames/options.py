@@ -1,4 +1,4 @@
-"""The options of a read and of a write, in a form that is the same for all engines."""
+"""The options for reading and for writing, in the same form for all engines."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class WriteOptions:
     split_column: str | None = None
     job: str | None = None
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """For each column of class numbers, the names of the classes."""
+    """Maps each column of class numbers to the names of its classes."""
 
 
 def checked_split_name(name: object) -> str:
@@ -75,16 +75,16 @@ def checked_split_name(name: object) -> str:
 
 
 def found_name(name: str, names: Sequence[str]) -> str | None:
-    """Returns the column that a user's name refers to, ignoring case, or None if there is none.
+    """Returns the column that a user's name refers to, or None if there is no such column.
 
-    A column with exactly this name comes first.
+    If no column has exactly this name, the case of letters is ignored.
     """
     same = [each for each in names if each.casefold() == name.casefold()]
     return name if name in same else next(iter(same), None)
 
 
 def location(uri: str) -> str:
-    """Returns the URI in the form that all processes understand. Raises BadSpec if it is neither a URI nor a path."""
+    """Returns a URI that means the same in all processes. Raises BadSpec if `uri` is neither a URI nor a path."""
     scheme, colon, rest = uri.partition(":")
     if not (colon and _SCHEME.fullmatch(scheme)):
         # The engine's processes have different working directories, and may belong to different users.
@@ -110,8 +110,8 @@ def check_format(name: str) -> None:
 def spec_of(engine: Engine, output: Mapping[str, Any], *, mode: Mode, nested: Sequence[str] | None) -> DataPrepJobSpec:
     """Returns the spec of the job that would write the data set, if a job could have a data frame as its source.
 
-    `output` is `spec.output` without `overwrite`. Raises BadSpec for fields that are unknown or have invalid values, and for a template of
-    file names that contains the number of files.
+    `output` is `spec.output` without `overwrite`. Raises BadSpec for unknown fields, for invalid values, and for a `fileName` that
+    contains the number of files.
     """
     output = {**output, "overwrite": _OVERWRITE[mode]}
     template = output.setdefault("fileName", names.extendable_template(output["format"]))

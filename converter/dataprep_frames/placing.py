@@ -39,7 +39,7 @@ class Placed:
 
     @property
     def companions(self) -> list[Companion]:
-        """The companions with their final names: in the shard's folder."""
+        """The companions with their final names, which are in the shard's folder."""
         folder = self.shard.file.rpartition("/")[0]
         last = [companion.file.rpartition("/")[2] for companion in self.file.report.companions]
         return [
@@ -60,7 +60,7 @@ class Placed:
 def as_shards(files: Sequence[WrittenFile], head: PlanHead, uri: str) -> list[Placed]:
     """Returns the files with the shards of the plan that they become.
 
-    Raises NotWhole if the final name of a file is also that of another of the files, or of a shard of the data set that is extended.
+    Raises NotWhole if two of the files would get the same final name, or if an earlier shard of the data set already has the name.
     """
     every = shards(head)
     taken = {shard.file for shard in islice(every, head.earlier_shards)}

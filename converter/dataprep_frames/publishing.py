@@ -2,9 +2,9 @@
 
     attempts (hidden) ─▶ plan of the written files ─▶ OWNER ─▶ `_SUCCESS` removed ─▶ files moved ─▶ reports ─▶ commit step
 
-The plan is made after all rows have been written, because the number of rows in each file isn't known earlier. From then on, the data set
-is like that of any other job: the plan step claims the output folder, and a conversion's commit step checks everything, and writes the
-manifest and `_SUCCESS`. Files of unsuccessful attempts are removed without ever being moved.
+The plan is made after all rows have been written, because the number of rows in each file isn't known earlier. After that, a data frame is
+handled like any other job: the plan step claims the output folder, and a conversion's commit step checks everything and writes the manifest
+and `_SUCCESS`. Files of unsuccessful attempts are removed without ever being moved.
 """
 
 import hashlib
@@ -52,11 +52,11 @@ logger = logging.getLogger(__name__)
 
 @in_words_of_engine
 def begin_write(options: WriteOptions, schema: pa.Schema | None, settings: Iterable[StoreSettings] = ()) -> Write:
-    """Decides how a data frame with these columns is written. If `schema` is None, each task takes the columns of its rows, which must be
-    the same in all tasks. Called on the driver before any task begins. Changes nothing in the store.
+    """Decides how a data frame with these columns is written. If `schema` is None, each task takes the columns of its rows, and all tasks
+    must have the same columns. Called on the driver before any task begins. Changes nothing in the store.
 
-    Raises the errors of `planned_write` and `with_columns`, OutputExists if the folder has files that must not be replaced, and BadSpec if
-    the rows can't be appended to the existing data set.
+    Raises OutputExists if the folder has files that must not be replaced, and BadSpec if the rows can't be appended to the existing data
+    set. Also raises the errors of `planned_write` and `with_columns`.
     """
     write = planned_write(options, settings)
     if write.is_skipped:
@@ -89,11 +89,12 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
     """Publishes the files of the successful attempts, one of each partition. Returns None if the write was skipped, or if no rows are
     appended to a finished data set.
 
-    `messages` contains what the attempts have returned, or None for an attempt whose message the engine doesn't have. `rows` is the number
-    of rows that the engine has passed to these attempts, if the engine reports it.
+    `messages` contains the messages that the attempts have returned, and None in place of each message that the engine doesn't have. `rows`
+    is the number of rows that the engine has passed to these attempts, if the engine reports this number.
 
-    Raises NoInput if there are no rows, NotWhole if another run has changed the folder since `begin_write` or if rows are missing, BadSpec
-    if the tasks have different columns or if there are too many splits, and the errors of the plan step and of the commit step.
+    Raises NoInput if there are no rows, and NotWhole if rows are missing or if another run has changed the folder since `begin_write`.
+    Raises BadSpec if the tasks have different columns or if there are too many splits. Also raises the errors of the plan step and of the
+    commit step.
     """
     if write.is_skipped:
         return None
@@ -152,7 +153,7 @@ def commit(write: Write, messages: Sequence[WrittenPartition | None], *, rows: i
 
 
 def _hand_back(write: Write, folder: RunFolder, access: Access) -> None:
-    """After a commit that has claimed the folder but changed nothing, makes the run of the earlier data set the folder's owner again."""
+    """Undoes the claim of a commit that has changed nothing else: the run of the earlier data set owns the folder again."""
     folder.check_owner()
     if write.success is not None:
         OutputFolder(folder.uri, access).of_run(write.success.run_id).claim()
@@ -192,7 +193,7 @@ def _remove_attempts(write: Write, access: Access) -> None:
 def _existing(write: Write, access: Access) -> ExistingDataSet | None:
     """Returns the data set to which the rows are appended, or None if there is none yet.
 
-    Raises NotWhole if there are files of an unfinished run, which was replacing a data set or making the first one.
+    Raises NotWhole if there is no finished data set, but an unfinished run has left files in the folder.
     """
     if write.mode != "append":
         return None
@@ -236,7 +237,7 @@ def _check_number_of_splits(write: Write, splits: Collection[str]) -> None:
 
 
 def _draft(write: Write, files: Sequence[WrittenFile], existing: ExistingDataSet | None, access: Access) -> ConversionDraft:
-    """Returns the draft of the data set that consists of the existing data set's files, if any, followed by these files."""
+    """Returns the draft of a data set: the files of the existing data set, if there is one, followed by `files`."""
     added = UnitTable.of([_unit(write, file) for file in files])
     units = added if existing is None else Growth(existing.base.units, added).all_units()
     tables = Tables(units=UnitsFile.of(units))

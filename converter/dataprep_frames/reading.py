@@ -59,7 +59,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Source:
-    """A finished data set, as the tasks know it. The driver sends it to them."""
+    """The information about a finished data set that the driver sends to the tasks."""
 
     options: ReadOptions
     types: Types
@@ -88,7 +88,7 @@ class Source:
         ]
 
     def with_columns(self, schema: pa.Schema) -> "Source":
-        """Returns the source with the columns that the user's schema names. Raises BadSpec if one doesn't exist or has another type."""
+        """Returns the source with the columns of the user's schema. Raises BadSpec if a column doesn't exist or has another type."""
         for field in schema:
             if field.name not in self.schema.names:
                 raise BadSpec(
@@ -104,7 +104,7 @@ class Source:
         return replace(self, schema=schema)
 
     def batches(self, partition: Partition) -> Iterator[pa.RecordBatch]:
-        """Yields the records of a partition. Raises BadData naming a damaged file, and if the data set was replaced in the meantime."""
+        """Yields the records of a partition. Raises BadData if a file is damaged, or if the data set was replaced in the meantime."""
         access = Access(self.settings)
         try:
             yield from self._batches(partition, access)
@@ -146,7 +146,7 @@ class Source:
 
 
 class _Layout(ShardLayout):
-    """A layout whose batches have the files' own types, if the files store times, decimals and nested values as they are."""
+    """A layout for an engine. If files store times, decimals and nested values in their own types, the batches keep these types."""
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the columns of a Parquet or Arrow file as they are."""
@@ -156,10 +156,10 @@ class _Layout(ShardLayout):
 
 
 def open_source(options: ReadOptions, types: Types, settings: Iterable[StoreSettings] = ()) -> tuple[Source, Manifest]:
-    """Reads the manifest of a finished data set. Returns the data set as the tasks know it, and the complete manifest.
+    """Reads the manifest of a finished data set. Returns the information for the tasks, and the complete manifest.
 
-    Raises NotFound if there is no finished data set, BadData if its manifest is damaged, and BadSpec for a column or a split that the data
-    set doesn't have, and for a column that the engine can't read.
+    Raises NotFound if there is no finished data set, and BadData if its manifest is damaged. Raises BadSpec for a column or a split that
+    the data set doesn't have, and for a column that the engine can't read.
     """
     settings = tuple(settings)
     access = Access(settings)
@@ -179,7 +179,8 @@ def open_source(options: ReadOptions, types: Types, settings: Iterable[StoreSett
 
 
 def _features_in_order(manifest: Manifest, uri: str, access: Access) -> list[str]:
-    """Returns the names of the features: the data frame's names if an engine has written the data set, or else the records' names."""
+    """Returns the names of the features: the names in the data frame if an engine has written the data set, otherwise the names in the
+    records."""
     features = [feature["name"] for feature in manifest.features]
     if engine_of_content(manifest.content) is None:
         return features
@@ -196,7 +197,7 @@ def _schema(manifest: Manifest, options: ReadOptions, types: Types, existing: li
     columns = [_feature(name, existing, options.uri) for name in options.columns] if options.columns is not None else existing
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
-        raise BadSpec(f"The option columns names {repeated!r} twice.")
+        raise BadSpec(f"The option columns contains {repeated!r} twice.")
     taken = None if options.split_column is None else found_name(options.split_column, columns)
     if taken is not None:
         raise BadSpec(
@@ -224,7 +225,8 @@ def _feature(name: str, existing: Sequence[str], uri: str) -> str:
 def _grouped(files: Sequence[ManifestFile], count: int) -> Iterator[Sequence[ManifestFile]]:
     """Groups consecutive files of a split, so that a group has at most PARTITION_BYTES or a single file.
 
-    All bytes are divided into `count` equal parts, and no group has files whose middles are in different parts.
+    All bytes are divided into `count` equal parts. A file belongs to the part that contains the file's middle, and the files of a group
+    belong to the same part.
     """
     total = max(1, sum(file.size for file in files))
     group: list[ManifestFile] = []

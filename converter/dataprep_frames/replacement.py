@@ -9,10 +9,10 @@ from dataprep_converter.inputs.access import Access
 
 
 def check_not_replaced(uri: str, run_id: str, files: Iterable[ManifestFile], access: Access, cause: ConvertError | None = None) -> None:
-    """Raises BadData unless these files of the data set of this run are still part of the data set at the URI.
+    """Raises BadData unless the data set at the URI still contains these files, which this run has written.
 
-    Called after the files were read, or with the error that ended the reading. An extension does no harm, because it keeps all earlier
-    files.
+    Called after the files have been read, or after an error, which is `cause`. The data set may have been extended, because an extension
+    keeps all earlier files.
     """
     folder = OutputFolder(uri, access)
     try:
@@ -33,7 +33,7 @@ def _has_all(there: Iterable[ManifestFile], files: Iterable[ManifestFile]) -> bo
 
 
 def _is_being_extended(folder: OutputFolder, run_id: str) -> bool:
-    """Whether the run that works in the folder is this run, or extends its data set."""
+    """Returns whether the run that owns the folder is this run, or a run that extends this run's data set."""
     owner = folder.owner()
     if owner is None or owner.run_id == run_id:
         return owner is not None

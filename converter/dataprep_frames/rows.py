@@ -1,4 +1,4 @@
-"""The rows of a partition: converts the types of the engine's batches, divides the rows among files, and is the pipeline's reader."""
+"""The rows of a partition: converts them from the engine's types, divides them among files, and passes them to the pipeline."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,9 +60,9 @@ def _check_column(field: "pa.Field[Any]", structs: StructRule, engine: Engine) -
 
 
 def has_void(kind: Any) -> bool:
-    """Whether the type is, or contains, the type of a column that has only nulls.
+    """Returns whether the type is or contains Arrow's null type. A column of the null type has only nulls.
 
-    From a file with only nulls, nobody can tell what other values the column has.
+    If a file has only nulls in a column, the type of the column's other values is unknown.
     """
     return bool(pa.types.is_null(kind)) or any(has_void(kind.field(place).type) for place in range(kind.num_fields))
 
@@ -89,7 +89,7 @@ class Rows:
     def files(self, most_records: int | None) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
         """For each file, yields the split and the file's batches. The batches must be consumed before the next file is requested.
 
-        A file has at most `most_records` rows. Raises BadSpec unless the rows of each split follow each other.
+        A file has at most `most_records` rows. Raises BadSpec unless the rows of each split are contiguous.
         """
         ended: set[str] = set()
         while self._next is not None:
@@ -147,7 +147,7 @@ def _conformed(column: Any, kind: pa.DataType) -> Any:
 
 
 class RowsReader(ArrowReader):
-    """A reader that yields the rows that it was given. It ignores which samples are requested."""
+    """A reader that yields given rows, regardless of which samples are requested."""
 
     of = "the options of the write"
 

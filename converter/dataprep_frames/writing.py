@@ -1,4 +1,4 @@
-"""Writes a data frame: what the driver decides before the tasks begin. `attempts.py` does the work of a task."""
+"""The decisions about a write that the driver makes before the tasks begin. `attempts.py` does the work of a task."""
 
 import secrets
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ ROW_BITS: Final = 33
 
 @dataclass(frozen=True)
 class Write:
-    """What all processes of one write know. The driver sends it to the tasks."""
+    """The information about a write that the driver sends to the tasks."""
 
     options: WriteOptions
     settings: tuple[StoreSettings, ...]
@@ -43,8 +43,7 @@ class Write:
     first_partition: int = 0
     """The number of the first partition. If this write appends, smaller numbers belong to earlier writes."""
     success: Success | None = None
-    """The `_SUCCESS` of the data set that the folder held when this write began. If `_SUCCESS` has changed at the commit, the commit is
-    refused."""
+    """The `_SUCCESS` of the data set that the folder held when this write began. The commit is refused if `_SUCCESS` has changed since."""
     existing_state: dict[str, Any] | None = None
     """The reader's state of the data set to which this write appends."""
     existing_template: str | None = None
@@ -69,14 +68,14 @@ class Write:
 
     @property
     def known_schema(self) -> pa.Schema:
-        """The columns to write, when they are known."""
+        """The columns to write. Raises TypeError if they aren't known yet."""
         if self.schema is None:
             raise TypeError("the columns aren't known yet")
         return self.schema
 
     @property
     def source(self) -> ArrowSource:
-        """The source in the spec."""
+        """The spec's source."""
         return source_of(self.spec)
 
     @property
@@ -109,7 +108,7 @@ class Write:
 
 
 def source_of(spec: DataPrepJobSpec) -> ArrowSource:
-    """Returns the source in the spec of a data frame's data set."""
+    """Returns the source of a spec whose rows come from a data frame."""
     source = spec.data.member
     if not isinstance(source, ArrowSource):
         raise TypeError("the source of a data frame's data set is arrow")

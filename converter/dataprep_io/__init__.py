@@ -7,8 +7,7 @@
         ...
     dp.Job("iris", source={"csv": {"uris": ["iris.csv"]}}, output={"uri": "/data/iris"}).run()
 
-docs/python.md describes all public names, which are those in `__all__`. Importing this package loads none of the libraries that these names
-need.
+docs/python.md describes all public names, which `__all__` lists. Importing this package doesn't load the libraries that its functions need.
 """
 
 from importlib import import_module
@@ -76,11 +75,11 @@ _PLACES: Final = {
     "open": "dataprep_reader",
     "write": "dataprep_io.data.writing",
 }
-"""The module of each public object, which is imported when it is first used."""
+"""The module of each public object. A module is imported when one of its objects is first used."""
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public object. Any, because the imports above state the types."""
+    """Imports a public object. Returns Any, because type checkers take the object's type from the imports above."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_PLACES[name]), name)

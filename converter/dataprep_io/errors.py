@@ -1,4 +1,4 @@
-"""The errors of submitted jobs. All other errors are those of the converter and of the API's models.
+"""The errors of submitted jobs. All other errors come from the converter and from the API's models.
 
 Error                   `dataprep_api.errors`
 ├── SpecError           `dataprep_api.errors`: a job or an option isn't valid

@@ -15,10 +15,10 @@ _INSTEAD: Final = {
     "shards": "Use shard_records or shard_size.",
     "granularity": "Use shard_records.",
     "minibatch_size": "Use shard_records.",
-    "provenance": "A row has no file that it comes from.",
+    "provenance": "Rows of data from memory don't come from files.",
     "table": "Write the rows to the table with a library for this table.",
 }
-"""Fields of `spec.output` that have no meaning for data from memory, each with what to do instead."""
+"""Maps fields of `spec.output` that have no meaning for data from memory to advice on what to do instead."""
 
 _PARAMETERS: Final = (
     "classes",
@@ -34,11 +34,11 @@ _PARAMETERS: Final = (
     "split_column",
     "workers",
 )
-"""The named parameters of `write`, one of which may have been misspelled."""
+"""The named parameters of `write`. A keyword that isn't a field may be a misspelled parameter."""
 
 
 def output_fields(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of `spec.output` that keywords of `write` set. Raises SpecError for an unknown keyword."""
+    """Converts keywords of `write` to fields of `spec.output`. Raises SpecError for an unknown keyword."""
     own = {"uri", "format", "version", *_INSTEAD}
     names = {name: field.alias or name for name, field in Output.model_fields.items() if name not in own}
     for name in keywords:

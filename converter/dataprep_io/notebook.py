@@ -12,7 +12,7 @@ from dataprep_reader.notebook import html_bar
 
 @dataclass(frozen=True)
 class Written:
-    """The progress of a write. An iterator's length isn't known in advance, so there is no percentage before the end."""
+    """The progress of a write. There is no percentage before the end, because an iterator's length isn't known in advance."""
 
     shards: int
     records: int
@@ -33,7 +33,7 @@ class Bar:
         self._handle: Any = None
 
     def show(self, progress: Any) -> None:
-        """Shows the progress in place of the earlier progress. `progress` must have a `_repr_html_` method."""
+        """Shows this progress, replacing what the bar has shown before. `progress` must have a `_repr_html_` method."""
         if self._display is None:
             return
         if self._handle is None:

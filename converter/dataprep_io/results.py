@@ -33,7 +33,7 @@ class Result:
     """Whether the same job would make the same data set again. False for `write`, because data from memory can't be read again."""
 
     def open(self, **options: Any) -> "Reader":
-        """Returns the reader of the data set. The options are those of `dataprep_io.open`."""
+        """Returns a reader of the data set. Takes the options of `dataprep_io.open`."""
         from dataprep_reader import open as open_data_set
 
         return open_data_set(self.uri, **options)

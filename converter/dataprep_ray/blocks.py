@@ -24,7 +24,7 @@ _types: Any = pa.types
 
 
 def batches_of(tables: Iterable[pa.Table], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a write task with the columns of `schema` or, if it is None, of the first block that has rows.
+    """Yields the rows of a write task with the columns of `schema`. If `schema` is None, the first block with rows determines the columns.
 
     `schema` must have only types that `native_schema` returns. If `schema` is given, a column that a block lacks is filled with nulls.
     Raises BadSpec for a block with other columns (the message names the column), and BadData for values that don't fit.
@@ -56,8 +56,8 @@ def native_schema(schema: pa.Schema) -> pa.Schema:
     """Returns the columns in Arrow's own types, without metadata. Raises BadSpec for a type that only Ray has; the message names the
     column.
 
-    Types that differ only in how Arrow stores their values, such as `string` and `large_string`, become the same type, because blocks from
-    pandas and blocks from files store the same values in different types.
+    Types that differ only in how Arrow stores their values, such as `string` and `large_string`, become the same type. Otherwise, blocks
+    from pandas and blocks from files would have different types for the same values.
     """
     names = list(schema.names)
     repeated = next((name for name in names if names.count(name) > 1), None)
@@ -88,7 +88,7 @@ def _column_type(kind: Any, column: str) -> pa.DataType:
 
 
 def _native_type(kind: Any, column: str) -> pa.DataType:
-    """Returns the same type for all types that have the same values. This applies to nested types, too."""
+    """Returns one common type for all types that have the same values. Nested types are treated in the same way."""
     if getattr(kind, "extension_name", "").startswith(_OF_RAY):
         raise BadSpec(
             f"The Dataset's column {column!r} has values of the type {kind}, which records can't contain. Drop the column, or make its values "
@@ -136,7 +136,7 @@ def _column(table: pa.Table, own: pa.Schema, field: "pa.Field[Any]", *, is_given
 
 
 def _native(chunk: Any, kind: Any) -> Any:
-    """Returns an array, converted to the type that `_column_type` has returned for its type."""
+    """Returns an array, converted to `kind`, which `_column_type` has returned for the array's type."""
     if chunk.type.equals(kind):
         return chunk
     name = getattr(chunk.type, "extension_name", "")

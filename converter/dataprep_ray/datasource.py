@@ -37,8 +37,8 @@ class DataprepDatasource(Datasource):  # type: ignore[misc]  # Ray isn't install
         split_column  the name of an additional column with the name of each row's split; None means no such column
         job           a job's YAML file whose spec.stores describes the stores; without it, the environment describes them
 
-        Raises NotFound if there is no finished data set, BadData if its manifest is damaged, and BadSpec for an invalid argument, and for a
-        column or a split that the data set doesn't have.
+        Raises NotFound if there is no finished data set, and BadData if its manifest is damaged. Raises BadSpec for an invalid argument,
+        and for a column or a split that the data set doesn't have.
         """
         super().__init__()
         self._options = read_options(uri, columns=columns, split=split, split_column=split_column, job=job)
@@ -60,8 +60,8 @@ class DataprepDatasource(Datasource):  # type: ignore[misc]  # Ray isn't install
         per_task_row_limit: int | None = None,
         data_context: Any = None,  # Any: Ray's context
     ) -> list[ReadTask]:
-        """Returns a task for each group of consecutive shards of a split. There are about `parallelism` tasks, unless there are fewer shards
-        or the groups would be larger than 128 MiB."""
+        """Returns a task for each group of consecutive shards of a split. There are about `parallelism` tasks, but fewer if there are fewer
+        shards, and more if the groups would be larger than 128 MiB."""
         del data_context
         source, manifest = self._source()
         # If there are no records, a single task tells Ray which columns there are.

@@ -19,7 +19,10 @@ __all__ = ["BlockAccessor", "BlockMetadata", "Datasink", "Datasource", "ReadTask
 
 
 def errors_allowed() -> int:
-    """Returns how many tasks may fail, and have their rows left out, without failing the write. A negative number means all."""
+    """Returns how many tasks may fail before the write fails. Ray leaves out the rows of these tasks.
+
+    A negative number means that all tasks may fail.
+    """
     return int(DataContext.get_current().max_errored_blocks)
 
 

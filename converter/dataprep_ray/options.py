@@ -18,10 +18,10 @@ _REFUSED: Final = {
     "overwrite": "use mode",
     "granularity": "set shards={'records': …} to the number of records of a file",
     "minibatchSize": "set shards={'records': …} to the number of records of a file",
-    "provenance": "a row of a Dataset has no file that it comes from",
+    "provenance": "rows of a Dataset don't come from files",
     "table": "write the Dataset to the table with Ray",
 }
-"""Fields of `spec.output` that have no meaning for a Dataset, and what to do instead."""
+"""Maps fields of `spec.output` that have no meaning for a Dataset to advice on what to do instead."""
 
 
 def read_options(
@@ -99,7 +99,7 @@ def _names(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
         raise BadSpec(f"The option {option} must be a list of names, such as ['a', 'b']; got {given!r}.")
     repeated = next((name for name in given if list(given).count(name) > 1), None)
     if repeated is not None:
-        raise BadSpec(f"The option {option} names {repeated!r} twice.")
+        raise BadSpec(f"The option {option} contains {repeated!r} twice.")
     return tuple(given)
 
 

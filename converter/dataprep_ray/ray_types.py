@@ -1,7 +1,7 @@
 """The types of the columns that Ray Data gets.
 
-They are the types in the files, with extensions replaced by their storage types and dictionaries by their value types. Tensors become
-Ray's.
+Ray gets the types in the files, with three exceptions. Extension types are replaced by their storage types, dictionaries by their value
+types, and tensors by Ray's own tensors.
 """
 
 from typing import Any, Final

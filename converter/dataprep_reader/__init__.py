@@ -62,10 +62,11 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
 
     An array has its feature's type. Its shape is the batch's size followed by the feature's shape: int64 (100,), uint8 (100, 28, 28).
     Bytes and text are arrays of objects (bytes or str; None for a null). Sequences, and lists of any length, are `Ragged`. A missing float
-    is NaN. Whole numbers and booleans are a `numpy.ma.MaskedArray` in each batch with nulls, unless `masks` names the feature.
+    is NaN. If a feature of whole numbers or booleans has nulls in a batch, its array is a `numpy.ma.MaskedArray`, unless `masks` contains
+    the feature.
 
     Raises NotFound if there is no finished data set (no `_SUCCESS`), BadData if the data set doesn't match its manifest, and ValueError for
-    invalid arguments. While it reads, the reader raises BadData if a file is damaged (the message names the file), and also raises the
+    invalid arguments. While reading, the reader raises BadData if a file is damaged; the message names the file. The reader also raises the
     stores' errors (`dataprep_converter.core.errors`).
     """
     options = Options(

@@ -58,8 +58,8 @@ def as_numpy(batch: pa.RecordBatch, masks: Collection[str] = ()) -> dict[str, Co
     """Returns a column for each feature, in writable memory that is not shared.
 
     In a column of floats, a null is NaN; in a column of text or bytes, it is None. Whole numbers and booleans with nulls are a MaskedArray.
-    However, whole numbers or booleans of a feature in `masks` are a plain array, with 0 or False in place of nulls. The mask of a feature
-    in `masks` is the next column.
+    If `masks` contains such a feature, the feature is a plain array instead, with 0 or False in place of nulls. After each feature in
+    `masks`, the next column is the feature's mask.
     """
     named = list(zip(batch.schema.names, batch.columns, strict=True))
     missing = _missing({name: column for name, column in named if column.null_count})
@@ -148,7 +148,7 @@ def _stored(column: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _missing(columns: Mapping[str, Array]) -> dict[str, npt.NDArray[np.bool_]]:
-    """Returns the masks of columns that have nulls. One call unpacks all masks, because the call costs more than the unpacking."""
+    """Returns the masks of columns that have nulls. One call unpacks all masks, because a call costs more than unpacking a mask."""
     if not columns:
         return {}
     octets = [_octets(column.buffers()[0], column.offset, len(column)) for column in columns.values()]
@@ -168,7 +168,7 @@ def _bits(buffer: Any, first: int, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _octets(buffer: Any, first: int, count: int) -> npt.NDArray[np.uint8]:
-    """Returns the bytes of the buffer that contain the `count` bits from bit number `first`."""
+    """Returns the part of the buffer that contains `count` bits, starting with bit number `first`."""
     return np.frombuffer(buffer, np.uint8, (first % 8 + count + 7) // 8, first // 8)
 
 

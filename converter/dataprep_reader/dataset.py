@@ -95,8 +95,8 @@ def _read_list(uri: str, access: Access) -> list[str]:
     """Returns the files in a list of paths. In a data set's own list, relative paths are resolved against the data set's folder; in any
     other list, against the list's folder.
 
-    Absolute paths in a data set's own list contain the data set's folder. If another program has moved or copied this folder, each path is
-    replaced by the path of the file with the same name below the new folder.
+    Absolute paths in a data set's own list contain the data set's folder. If another program has moved or copied the folder, the paths
+    still contain the old folder. Each path is then replaced by the path of the same file in the new folder.
     """
     lines = [line.strip().removeprefix("file://") for line in access.store(uri).get(uri).decode().splitlines()]
     side = next((side for side in _LISTS if side in f"/{uri}"), None)
@@ -157,7 +157,7 @@ def _folders_above(uri: str) -> Iterator[str]:
 
 
 def _limit_to_one(data_set: DataSet, split: str | Sequence[str] | None) -> DataSet:
-    """Returns the shards of the split. If there are several splits, one must be given, so that no one trains on test data by accident."""
+    """Returns the shards of the split. If there are several splits, `split` is required, so that nobody trains on test data by accident."""
     if split is None and len(data_set.manifest.splits) > 1:
         raise ValueError(
             f"{data_set.uri} has the splits {_split_names(data_set)}: select one, for example split={data_set.manifest.splits[0].name!r}."

@@ -17,7 +17,7 @@ _arrow: Any = pa  # the stubs lack some functions
 
 
 def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
-    """Yields the items of all runs, one run after another. Reads `threads` runs at the same time, each one item ahead.
+    """Yields the items of all runs, one run after another. Reads `threads` runs at the same time, and one item of each run in advance.
 
     If a run fails, its error is raised in place of the run's next item. Closing the generator waits for the items that are being read.
     """
@@ -46,7 +46,7 @@ def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
 
 
 def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:
-    """Yields the items, which a separate thread makes in advance. At most `depth` items are made or begun before the caller needs them."""
+    """Yields the items, which a separate thread makes in advance. At most `depth` items are in progress or waiting for the caller."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="dataprep-ahead")
     try:
         coming = deque(pool.submit(next, items, _END) for _ in range(depth))

@@ -19,8 +19,8 @@ except ModuleNotFoundError as exc:
 
 
 class Batches(grain.IterDataset):  # type: ignore[misc]  # Grain isn't installed when types are checked
-    """A dataset of complete batches. Its iterators save and restore their position, and `mp_prefetch` divides the records of each epoch
-    among its processes, so each record is read once.
+    """A dataset of complete batches. Its iterators save and restore their position. `mp_prefetch` divides the records of each epoch among
+    the worker processes, so that each record is read once.
 
     The elements are the reader's dictionaries of numpy arrays. Nulls of whole numbers and booleans need a mask (`masks=` of `open`), because
     JAX has no masked arrays. To continue with another number of ranks or processes, pass the states of all ranks' iterators to
@@ -37,13 +37,13 @@ class Batches(grain.IterDataset):  # type: ignore[misc]  # Grain isn't installed
         return _BatchIterator(self._reader.part(0, 1))
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Limits the dataset to the part of process `sl.start` of `sl.step` processes. Grain calls this method in each process."""
+        """Limits the dataset to part number `sl.start` of `sl.step` parts. Grain calls this method in each process."""
         del sequential_slice
         self._reader = self._reader.part(sl.start, sl.step)
 
 
 class _BatchIterator(grain.DatasetIterator):  # type: ignore[misc]  # see above
-    """One pass through the batches, with a reader of its own."""
+    """One pass through the batches, with a separate reader."""
 
     def __init__(self, reader: Reader) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Order: which records an epoch has, in which order, and which rank reads each record. Pure: numbers in, numbers out.
+"""Order: which records an epoch has, in which order, and which rank reads each record. All functions are pure.
 
 The shards consist of *parts*, each of which can be read alone. An epoch takes the parts one after another, each from its beginning to its
-end, in the stored order or in a shuffled order. Every rank reads one stretch of this sequence. In a shuffled epoch, the records within each
-window of a stretch are also shuffled.
+end, in the stored order or in a shuffled order. Each rank reads one contiguous section of this sequence, the rank's *stretch*. In a
+shuffled epoch, a stretch is divided into windows, and the records within each window are also shuffled.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Parts:
-    """A sequence of runs. Each run consists of consecutive records of one part of a shard. All arrays have an entry for each run."""
+    """A sequence of runs. Each run consists of consecutive records of one part. All arrays have an entry for each run."""
 
     shards: Numbers
     numbers: Numbers

@@ -1,4 +1,4 @@
-"""Passes: reads the batches that a reader's `for` loops yield, from any position on. It reads in threads, in the order of `order.py`."""
+"""Passes: reads the batches that a reader's `for` loops yield, starting at any position. Threads read the records in `order.py`'s order."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ from dataprep_reader.position import Place, Segment
 from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
 
 WINDOW_BYTES: Final = 64 << 20
-"""By default, the records in about this many bytes of the files are shuffled together."""
+"""By default, a window of a shuffled epoch contains the records in about this many bytes of the files."""
 
 
 class Passes:
-    """The batches of a data set in the order that the options decide. It has no position of its own, and can be pickled."""
+    """The batches of a data set in the order that the options determine. This object has no position, and can be pickled."""
 
     def __init__(self, data_set: DataSet, *, columns: tuple[str, ...] | None, settings: Sequence[StoreSettings], options: Options) -> None:
         self._data_set = data_set
@@ -48,7 +48,7 @@ class Passes:
                 del batch
 
     def after(self, start: Place, batches: int) -> Place:
-        """Returns the position after this number of batches of a pass. Raises ValueError if the pass doesn't have as many."""
+        """Returns the position after this number of batches of a pass. Raises ValueError if the pass has fewer batches."""
         if batches < 0:
             raise ValueError(f"batches must be at least 0; got {batches}.")
         place = start
@@ -59,7 +59,7 @@ class Passes:
                 return replace(start, epoch=epoch, batch=skipped + left)
             place, left = replace(start, epoch=epoch + 1, batch=0), left - count
         if left:
-            raise ValueError(f"batches must be at most {batches - left}, which is all that the loop has left; got {batches}.")
+            raise ValueError(f"batches must be at most {batches - left}, the number of batches that the loop has left; got {batches}.")
         return place
 
     def _epochs(self, start: Place) -> Iterator[tuple[int, int]]:
@@ -98,7 +98,7 @@ class Passes:
         step, size = self._options.batch_size, self.window
 
         def windows_of(segment: Segment) -> Iterator[tuple[int, int]]:
-            """Yields the number and the rows of each window that the segment has records of."""
+            """Yields the number and the rows of each window that contains records of the segment."""
             for number in range(segment.done // size, -(-(segment.done + segment.size) // size)):
                 yield number, min(size, segment.records - number * size)
 
@@ -122,7 +122,7 @@ class Passes:
                 yield epoch, segment
 
     def _share_of(self, start: Place, epoch: int) -> Share:
-        """Returns this rank's share of an epoch, or of what is left of it."""
+        """Returns this rank's share of an epoch, or of the epoch's unread records."""
         rest = start.rest_of(epoch)
         return self.share if rest is None else self._shared(rest.records)
 

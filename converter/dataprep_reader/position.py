@@ -1,8 +1,9 @@
-"""Positions: where a reader continues, even with another number of ranks. The functions are pure: numbers in, numbers out.
+"""Positions: where a reader continues, even with another number of ranks. All functions are pure.
 
-A rank reads its stretch of an epoch in the stretch's own order. If another number of ranks takes over in the middle of an epoch, the unread
-records of all stretches are joined into one sequence, which is divided among the new ranks. If some of the earlier ranks have already begun
-the next epoch, its unread records are divided in the same way. Epochs that no rank has begun are divided as usual.
+Each rank reads its stretch of an epoch (`order.py`) in a separate order. If another number of ranks takes over in the middle of an epoch,
+the unread records of all stretches are joined into one sequence, the epoch's *rest*. The rest is divided among the new ranks. If some of
+the earlier ranks have already begun the next epoch, the unread records of that epoch are divided in the same way. Epochs that no rank has
+begun are divided as usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,9 @@ from dataprep_reader.order import Share
 VERSION: Final = 1
 """Increased by each release in which the same arguments give a different record order."""
 VERSION_WITH_REST: Final = 2
-"""The version of a state with rests of epochs that another number of ranks began.
+"""The version of a state that contains rests of epochs, because another number of ranks began these epochs.
 
-Earlier releases would ignore the rests, so they must refuse such a state.
+Earlier releases would ignore the rests, so the version makes them refuse the state.
 """
 _OF_ORDER: Final = ("data", "shuffle", "shuffle_window", "shuffle_version")
 """The values that determine an epoch's order, which doesn't depend on the number of ranks."""
@@ -40,7 +41,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Rest:
-    """The records that the earlier ranks left unread in an epoch, for all ranks together."""
+    """All records of an epoch that the earlier ranks haven't read."""
 
     epoch: int
     segments: tuple[Segment, ...]
@@ -61,10 +62,10 @@ class Place:
     batch: int
     """Number of the epoch's next batch."""
     rests: tuple[Rest, ...] = ()
-    """What the current ranks read of the epochs that another number of ranks began."""
+    """The rests of the epochs that another number of ranks began. The current ranks read only these records of the epochs."""
 
     def rest_of(self, epoch: int) -> Rest | None:
-        """Returns what the current ranks read of an epoch, or None if they read the complete epoch."""
+        """Returns the rest of an epoch, or None if the current ranks read the complete epoch."""
         return next((rest for rest in self.rests if rest.epoch == epoch), None)
 
     def rests_from(self, epoch: int) -> tuple[Rest, ...]:
@@ -112,7 +113,7 @@ def _rest(stored: Mapping[str, Any]) -> Rest:
 
 
 def found(saved: object) -> list[Mapping[str, Any]]:
-    """Returns the states in `saved`, which a loader or a checkpoint has saved: dictionaries and lists with states at any depth.
+    """Returns the reader states in the saved state of a loader or a checkpoint. Dictionaries and lists are searched at any depth.
 
     Raises ValueError if the loader has yielded batches since it took the states.
     """
@@ -143,18 +144,20 @@ def check_same(of: Mapping[str, Any], identity: Mapping[str, Any], names: Sequen
 
 
 def merged(states: Sequence[Mapping[str, Any]], identity: Mapping[str, Any], *, records: int) -> Place:
-    """Returns the position that continues the positions of all ranks. `records` is the number of records in an epoch.
+    """Combines the states of all ranks into one position, from which any number of ranks can continue.
 
-    Raises ValueError if a rank's state is missing or repeated, if the states weren't taken at the same time, or if their record order isn't
-    that of `identity`.
+    `records` is the number of records in an epoch.
+
+    Raises ValueError if a rank's state is missing or repeated, if the states weren't taken at the same time, or if their record order
+    differs from `identity`.
     """
     places = [parsed(state) for state in states]
     ranks = [int(state["of"]["rank"]) for state in states]
     sizes = {int(state["of"]["world_size"]) for state in states}
     if len(sizes) != 1 or sorted(ranks) != list(range(min(sizes))):
         raise ValueError(
-            f"The state of every rank is needed exactly once; got the states of the ranks {sorted(ranks)}, of {max(sizes, default=0)} "
-            "ranks."
+            f"There are {max(sizes, default=0)} ranks, and the state of each rank is needed exactly once; got the states of the ranks "
+            f"{sorted(ranks)}."
         )
     for state in states:
         check_same(state["of"], identity, _OF_ORDER)
@@ -176,25 +179,25 @@ class _Rank:
     place: Place
 
     def has_begun(self, epoch: int) -> bool:
-        """Whether the epoch has been begun, and so can't be divided as usual any more."""
+        """Returns whether the rank has begun the epoch. If so, the epoch can't be divided as usual."""
         at = self.place
         return at.epoch > epoch or (at.epoch == epoch and at.batch > 0) or at.rest_of(epoch) is not None
 
     def left_of(self, epoch: int, records: int) -> list[Segment]:
-        """Returns what this rank has yet to read of an epoch."""
+        """Returns the records of an epoch that this rank hasn't read yet."""
         if self.place.epoch > epoch:
             return []
         done = self.place.batch * int(self.of["batch_size"]) if self.place.epoch == epoch else 0
         return between(own_segments(self.of, self.place.rest_of(epoch), records=records), done, records)
 
     def batches_until(self, epoch: int, records: int) -> int:
-        """Returns the number of batches that the rank has yet to read before it reaches this epoch."""
+        """Returns the number of batches that the rank still has to read before it reaches this epoch."""
         shares = (own_share(self.of, self.place.rest_of(each), records=records) for each in range(self.place.epoch, epoch))
         return sum(share.batches for share in shares) - self.place.batch
 
 
 def _check_same_time(ranked: Sequence[_Rank], records: int) -> None:
-    """Raises ValueError if a rank is so far ahead of another, in a later epoch, that they can't have read equally many batches.
+    """Raises ValueError if two ranks are in different epochs and can't have read the same number of batches.
 
     In each epoch, a rank has at most one batch less than any other rank, and a worker of a loader may be one batch ahead of another worker.
     A rank that has reached the end of an epoch may wait there.
@@ -211,7 +214,7 @@ def _check_same_time(ranked: Sequence[_Rank], records: int) -> None:
 
 
 def own_share(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> Share:
-    """Returns a rank's stretch of an epoch or, if there is a `rest`, of the rest."""
+    """Returns a rank's stretch of an epoch. If there is a `rest`, returns the rank's stretch of the rest."""
     shared = records if rest is None else rest.records
     return order.share(
         shared, rank=of["rank"], world_size=of["world_size"], batch_size=of["batch_size"], drop_remainder=of["drop_remainder"]
@@ -219,6 +222,6 @@ def own_share(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> Shar
 
 
 def own_segments(of: Mapping[str, Any], rest: Rest | None, *, records: int) -> list[Segment]:
-    """Returns what a rank reads of an epoch or, if there is a `rest`, of the rest."""
+    """Returns the segments of an epoch that a rank reads. If there is a `rest`, returns the rank's segments of the rest."""
     stretch = own_share(of, rest, records=records)
     return [of_stretch(stretch)] if rest is None else between(rest.segments, stretch.first, stretch.records)

@@ -179,9 +179,9 @@ class Reader:
     def state(self, *, batches: int | None = None) -> dict[str, Any]:
         """Returns the position after the last batch that the reader yielded. Pass this position to `restore`.
 
-        If something between the reader and the loop takes batches in advance, pass the number of `batches` that the loop has used since it
-        began. The position is a small dictionary that can be stored as JSON. Raises ValueError if the loop has fewer batches than this
-        number.
+        If something between the reader and the loop takes batches in advance, set `batches` to the number of batches that the loop has used
+        since its start. The position is a small dictionary that can be stored as JSON. Raises ValueError if the loop has fewer than
+        `batches` batches.
         """
         place = self._place if batches is None else self._passes.after(self._begun or self._start, batches)
         return position.described(place, self._identity)
@@ -252,7 +252,7 @@ class Reader:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the records of one pass one at a time, for libraries that make their own batches, such as Hugging Face's `datasets`.
 
-        A record's values are those of the numpy arrays: NumPy numbers, arrays, strings and bytes. A null is None, or NaN in a feature of
+        A record contains elements of the numpy arrays: NumPy numbers, arrays, strings and bytes. A null is None, or NaN in a feature of
         floats. Reading single records is slower than reading batches. The reader's state is the position after the batch that contains the
         record.
         """

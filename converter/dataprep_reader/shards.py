@@ -55,7 +55,7 @@ class Shard(Protocol):
         ...
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields the given number of records of one part in order, starting with the part's record number `first`.
+        """Yields `count` records of one part in order, starting with record number `first` of the part.
 
         Raises BadData naming the file.
         """
@@ -106,7 +106,7 @@ class ShardLayout:
         return examples_of(self.features) if format_of(self.data_set.manifest.format).holds_examples else None
 
     def opened(self, file: ManifestFile) -> Input:
-        """Returns the opened file. Raises BadData unless its size is the size in the manifest."""
+        """Opens the file and returns it. Raises BadData if its size differs from the size in the manifest."""
         uri = self.uri(file)
         source = self.access.store(uri).open(uri)
         if source.size != file.size:
@@ -304,7 +304,7 @@ class ArraysShard:
 
 
 def _only_part(file: ManifestFile) -> Numbers:
-    """Returns the number of records of a file that consists of a single part, or no numbers for an empty file, which has no parts."""
+    """Returns the number of records in the only part of a file. An empty file has no parts, so the array is empty."""
     return np.array([file.records] if file.records else [], np.int64)
 
 
@@ -314,7 +314,7 @@ def _in_native_order(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class ParquetShard:
-    """A Parquet file. The file's parts are its row groups, of which only the requested columns are read."""
+    """A Parquet file. The file's parts are its row groups. Only the requested columns are read."""
 
     layout: ShardLayout
     file: ManifestFile
@@ -389,4 +389,4 @@ SHARDS: Final[Mapping[ReadUnit, Callable[[ShardLayout, ManifestFile], Shard]]] =
     ReadUnit.RECORD_BATCHES: ArrowShard,
     ReadUnit.ARRAYS: ArraysShard,
 }
-"""For each ReadUnit, the class that reads it."""
+"""Maps each ReadUnit to the class that reads it."""

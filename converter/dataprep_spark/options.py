@@ -20,7 +20,7 @@ from dataprep_frames.options import SPLIT, Mode, ReadOptions, WriteOptions, chec
 
 _SPLIT_COLUMN: Final = "split"
 _MODES: Final = ("errorifexists", "append", "ignore")
-"""The values of the option `mode`. For `overwrite`, Spark has a mode of its own."""
+"""The values of the option `mode`. `overwrite` isn't among them, because Spark itself has this mode."""
 _READ: Final = ("columns", "job", "path", "split", "splitColumn")
 _WRITE: Final = ("format", "job", "mode", "nested", "path", "split", "splitColumn")
 _REFUSED: Final = {
@@ -28,12 +28,12 @@ _REFUSED: Final = {
     "overwrite": "use mode()",
     "granularity": "set shards.records to the number of records of a file",
     "minibatchsize": "set shards.records to the number of records of a file",
-    "provenance": "a row of a DataFrame has no file that it comes from",
+    "provenance": "rows of a DataFrame don't come from files",
     "table": "write the DataFrame to the table with Spark",
     "shards.count": "each partition becomes a file: use df.repartition()",
     "shards.targetsize": "each partition becomes a file: use df.repartition(), or set shards.records",
 }
-"""Fields of `spec.output` that have no meaning for a DataFrame, and what to do instead."""
+"""Maps fields of `spec.output` that have no meaning for a DataFrame to advice on what to do instead."""
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -73,7 +73,7 @@ def write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOption
 
 
 def _own(options: Mapping[str, str], known: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divides the options into those with known names, whose usual case is restored, and all others."""
+    """Divides the options into known and unknown options. Restores the usual case of the known names."""
     usual = {name.lower(): name for name in known}
     own = {usual[name.lower()]: text for name, text in options.items() if name.lower() in usual}
     return own, {name: text for name, text in options.items() if name.lower() not in usual}
@@ -105,12 +105,12 @@ def _list(text: str | None, name: str) -> tuple[str, ...] | None:
         raise BadSpec(f"The option {name} must be a list of names, such as 'a,b' or '[\"a\", \"b\"]'; got {text!r}.")
     repeated = next((item for item in items if items.count(item) > 1), None)
     if repeated is not None:
-        raise BadSpec(f"The option {name} names {repeated!r} twice.")
+        raise BadSpec(f"The option {name} contains {repeated!r} twice.")
     return tuple(items)
 
 
 def _mode(text: str | None, *, overwrite: bool) -> Mode:
-    """Returns the save mode. Spark passes only `append` and `overwrite`. For the other modes, users add the option `mode` to `append`."""
+    """Returns the save mode. Spark passes only `append` and `overwrite`. For other modes, users pass `append` and set the option `mode`."""
     if text is None:
         return "overwrite" if overwrite else "append"
     mode = "errorifexists" if text.lower() == "error" else text.lower()
@@ -140,7 +140,7 @@ def _set(output: dict[str, Any], name: str, text: str) -> None:
     alias, field = _field(model, last, name)
     inner = model_in(field.annotation)
     if inner is not None:
-        # A value for all fields together could contain refused fields, and would replace the options of single fields.
+        # A mapping could contain refused fields, and would replace the values that other options have set.
         fields = ", ".join(f"{name}.{each}" for each in _fields(inner) if f"{name}.{each}".lower() not in _REFUSED)
         raise BadSpec(f"The option {name} can't be set as a whole. It has {f'the options {fields}' if fields else 'no options'}.")
     output[alias] = _value(text, field, name)
@@ -160,7 +160,7 @@ def _fields(model: type[BaseModel]) -> list[str]:
 
 
 def _value(text: str, field: FieldInfo, name: str) -> Any:  # Any: a JSON value
-    """Returns the value of an option: its text parsed as YAML if the result is valid for the field, otherwise the text itself."""
+    """Parses an option's text as YAML. Returns the text itself if the parsed value isn't valid for the field."""
     annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:

@@ -67,7 +67,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # see above
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the records of a partition.
 
-        If there are no records, Spark makes one partition without a value, and nothing is yielded for it.
+        If a data set has no records, Spark calls this method once, with a partition that has no value.
         """
         if partition.value is not None:
             yield from self._source.batches(partition.value)
@@ -78,7 +78,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]  # see above
 
 
 class Message(WriterCommitMessage):  # type: ignore[misc]  # see above
-    """What a successful attempt tells the driver."""
+    """The message that a successful attempt sends to the driver."""
 
     def __init__(self, written: attempts.WrittenPartition) -> None:
         self.written = written
@@ -111,7 +111,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]  # see above
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Returns the columns of a DataFrame in Arrow's types. Raises BadSpec naming a column whose type Arrow doesn't have."""
+    """Returns the columns of a DataFrame in Arrow's types. Raises BadSpec if Arrow lacks the type of a column."""
     fields: list[Any] = []
     for field in schema:
         try:

@@ -26,7 +26,7 @@ _WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
 }
-"""For each type of numbers or dates that Spark lacks: a type of Spark's that can hold all values."""
+"""Maps each type of numbers or dates that Spark lacks to a type that Spark has and that can hold all values."""
 _SAME: Final = frozenset(
     (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.string(), pa.binary())
 )
@@ -36,7 +36,7 @@ _arrow: Any = pa
 
 
 def spark_type(kind: Any, column: str) -> pa.DataType:
-    """Returns the Arrow type in which Spark accepts values of type `kind`. Raises BadSpec naming the column if there is none."""
+    """Returns the Arrow type in which Spark accepts values of type `kind`. If there is none, raises BadSpec, which names the column."""
     if is_tensor(kind):
         inner = spark_type(kind.value_type, column)
         for _ in kind.shape:
@@ -84,7 +84,7 @@ def _list_of(kind: pa.DataType) -> pa.DataType:
 def as_spark_type(column: Any, kind: Any) -> Any:
     """Returns the column, converted to a type that `spark_type` has returned.
 
-    Times are rounded down to microseconds, as Spark does, so that times before 1970 keep their order. Raises ArrowInvalid for times that
+    Times are rounded down to microseconds, as in Spark, so that times before 1970 keep their order. Raises ArrowInvalid for times that
     Spark can't hold.
     """
     if isinstance(column, pa.ChunkedArray):
@@ -128,7 +128,7 @@ def _floored(numbers: Any, by: int) -> Any:
 def _lists_of_tensors(tensors: Any) -> Any:
     """Returns tensors as lists. Tensors with several dimensions become nested lists."""
     outer, *inner = tensors.type.shape
-    values = tensors.storage.flatten()  # without the values of nulls
+    values = tensors.storage.flatten()  # flatten leaves out the values of nulls
     rows = len(tensors) - tensors.null_count
     for place in range(len(inner) - 1, -1, -1):
         count = rows * outer * math.prod(inner[:place])

@@ -15,7 +15,7 @@ IMAGE = "registry.example.org/dataprep-python:0.1.0"
 def make_data_set(job: str, data_set: dsl.Output[dsl.Dataset], namespace: str = "") -> int:
     """Runs a job in a namespace of the cluster or, without a namespace, in this step's own pod. Returns the number of records.
 
-    If the step is repeated, it finds its job again, and tries it again if it has failed.
+    If the step is repeated, it finds its job again, and retries the job if the job has failed.
 
     Args:
         job: the YAML text of a DataPrepJob
@@ -47,7 +47,7 @@ def make_data_set(job: str, data_set: dsl.Output[dsl.Dataset], namespace: str = 
 
 @dsl.component(base_image=IMAGE, install_kfp_package=False)
 def count_records(data_set: dsl.Input[dsl.Dataset]) -> int:
-    """Reads a data set, which has a single split. This step stands for a training. Returns the number of records."""
+    """Reads a data set that has a single split. In a real pipeline, a training step replaces this step. Returns the number of records."""
     import dataprep_io as dp
 
     return sum(len(next(iter(batch.values()))) for batch in dp.open(data_set.uri, batch_size=256))

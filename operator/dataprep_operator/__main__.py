@@ -46,7 +46,7 @@ START_WAIT_SECONDS: Final = 3.0
 OVERLAP_EXIT_CODE: Final = 4
 UNSYNCED_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 15.0
-"""The time after which a shutdown counts as hung: shorter than the pod's grace period, and longer than any request takes."""
+"""Seconds after which a shutdown counts as hung. This is shorter than the pod's grace period, and longer than any request takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -233,7 +233,7 @@ async def _listen(application: web.Application, settings: Settings) -> AsyncIter
 async def _lead_when_elected(
     leadership: Coroutine[None, None, None], *, elector: LeaderElector | None, streams: Streams, stop: asyncio.Event
 ) -> None:
-    """Await `leadership` after this replica is elected, or immediately if there is no elector."""
+    """Wait until this replica is elected, and then await `leadership`. Without an elector, await `leadership` immediately."""
     if elector is None:
         await leadership
         return
@@ -262,7 +262,7 @@ async def _acquire(elector: LeaderElector, streams: Streams) -> None:
 
 
 def _exit_without_lease(error: BaseException) -> None:
-    """Exit before this replica writes anything more. An orderly shutdown would take seconds, during which the replica could still write."""
+    """Exit before this replica writes anything more. An orderly shutdown takes seconds, in which the replica could still write."""
     logger.error("%s; this replica stops", error)
     _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 

@@ -5,7 +5,7 @@ OperatorError
 │   ├── NotFound         the object does not exist
 │   ├── AlreadyExists    an object with that name exists
 │   ├── Conflict         the object has changed since it was read
-│   ├── Refused          invalid or not permitted: the same request fails again
+│   ├── Refused          invalid or not permitted; the same request fails again
 │   └── Unavailable      unreachable, overloaded, or a server error
 ├── SpecUnreadable       the ConfigMap with a job's spec is unreadable
 ├── NotServed            a CRD is not installed

@@ -52,7 +52,7 @@ CONNECTIONS_REFUSED: Final = Counter(
     "Connections refused for exceeding a limit.",
     registry=REGISTRY,
 )
-LEADER: Final = Gauge("dataprep_leader", "1 when this replica leads.", registry=REGISTRY)
+LEADER: Final = Gauge("dataprep_leader", "1 if this replica is the leader, otherwise 0.", registry=REGISTRY)
 
 
 class ShardDurations:
@@ -63,7 +63,7 @@ class ShardDurations:
         self._seconds = 0.0
 
     def add(self, counts: Sequence[int], seconds: float) -> None:
-        """Add the shards of one job. Ignores counts if their number of buckets differs from this histogram's."""
+        """Add the shards of one job. Counts with a different number of buckets are ignored."""
         if len(counts) == len(self._counts):
             self._counts = [ours + theirs for ours, theirs in zip(self._counts, counts, strict=True)]
             self._seconds += seconds

@@ -34,34 +34,34 @@ class PodDefaults:
     image_pull_policy: str | None = None
     image_pull_secrets: tuple[Mapping[str, str], ...] = ()
     """Names of Secrets in the job's namespace."""
-    # Any, because the following values are JSON of the Kubernetes pod API, which is passed through.
+    # Any, because the following values are passed through as JSON of the Kubernetes pod API.
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     cpu_avoid_nodes: Mapping[str, str] = field(default_factory=dict)
-    """Labels of nodes to avoid. Pods without GPUs never run on a node with one of these labels, whatever the job selects."""
+    """Labels of nodes to avoid. Pods without GPUs never run on a node with one of these labels, even if the job selects it."""
     gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
     spark_image: str | None = None
-    """The image of the pods of `spec.engine.spark`, or None if the operator makes no Spark clusters."""
+    """The image of the pods of `spec.engine.spark`, or None if the operator doesn't create Spark clusters."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
     """Maps the short names allowed in `script.framework` to images."""
     run_as_user: int | None = 65532
-    """User id and group id of the pods; None lets the cluster choose."""
+    """User id and group id of the pods. If None, the cluster chooses."""
     pod_security_context: Mapping[str, Any] = field(default_factory=dict)
     """Fields that are merged over the security context that the operator gives its pods."""
     tmp_size: str | None = None
     """Size limit of `/tmp` for jobs that set no limit on ephemeral-storage."""
     allow_host_path: bool = False
     allow_privileges: bool = False
-    """Whether the containers that a job's spec adds may run as root, run privileged, or access the node."""
+    """Whether containers that a job's spec adds may run as root, be privileged, or access the node."""
     allowed: Allowed = Allowed()
-    """What jobs may choose. The values of the other fields here, such as `image`, are always allowed."""
+    """The values that jobs may choose. The values of this class's other fields, such as `image`, are always allowed."""
     status_url: str | None = None
     ttl_seconds: int | None = None
     """TTL of finished jobs whose spec sets no TTL. This default doesn't apply to jobs with `deletionPolicy: Delete`."""
     lineage: Receiver | None = None
-    """Where the operator and the pods send OpenLineage's events; None means nowhere. Pods get everything but the key."""
+    """Where the operator and the pods send OpenLineage events. If None, no events are sent. The pods don't get the key."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Settings:
 
     pods: PodDefaults = PodDefaults()
     namespaces: tuple[str, ...] = ()
-    """Namespaces to watch; empty for the whole cluster."""
+    """Namespaces to watch. If empty, the whole cluster is watched."""
     listen_host: str = "0.0.0.0"  # noqa: S104 - listens on the pod's address
     listen_port: int = 8080
     workers: int = 16
@@ -82,16 +82,19 @@ class Settings:
     watch_age_limit_seconds: float = 180.0
     lease_name: str = "dataprep-operator"
     lease_namespace: str | None = None
-    """Namespace of the leader Lease; None disables leader election, for an installation with one replica."""
+    """Namespace of the leader Lease. If None, leader election is disabled. Then the installation may have only one replica."""
     identity: str = ""
     operator_class: str | None = None
-    """Reconcile objects whose label `dataprep.io/operator-class` has this value; None means objects without the label."""
+    """The value of the label `dataprep.io/operator-class` of the objects to reconcile.
+
+    If None, objects without the label are reconciled.
+    """
     metrics_authentication: bool = False
     """Whether `/metrics` requires an authorized token."""
     kueue: bool = False
     """Whether Kueue is installed and its Workloads are readable."""
     token_issuer: str | None = None
-    """Issuer of service-account tokens; None means that the operator queries the API server for the issuer."""
+    """Issuer of service-account tokens. If None, the operator gets the issuer from the API server."""
     log_format: str = "plain"
     log_level: str = "INFO"
 

@@ -44,7 +44,7 @@ def a_job() -> Callable[[Mapping[str, object]], dict[str, Any]]:
 
 
 def _put(where: Any, path: str, value: object) -> None:
-    # Any, because `where` is a mapping or a list, whose values are mappings, lists or scalars.
+    # Any, because `where` is a mapping or a list, and its values are mappings, lists or scalars.
     *parents, last = path.split(".")
     for part in parents:
         where = where[int(part)] if isinstance(where, list) else where.setdefault(part, {})
@@ -58,7 +58,7 @@ def _put(where: Any, path: str, value: object) -> None:
 def a_full_status() -> Callable[[str], DataPrepJobStatus]:
     """Builds a status in which every field is set, and every list and text has its maximum length.
 
-    Texts consist of one repeated character. Words, which only the operator and Kubernetes choose, are ASCII.
+    Texts consist of one repeated character. Words, such as reasons, are ASCII, because only the operator and Kubernetes choose them.
     """
     return _full_status
 

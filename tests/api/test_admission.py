@@ -336,7 +336,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "file names with the number of shards for a data set that is extended": (
         {"output.overwrite": "Extend", "output.fileName": "{split}-{shard}-of-{shards}.{ext}"},
-        "spec.output.fileName: Invalid value: with overwrite: Extend the file name needs {shard} and can't have {shards}",
+        "spec.output.fileName: Invalid value: with overwrite: Extend, the file name must contain {shard} and must not contain {shards}",
     ),
     "a table that grows": (
         {"output.overwrite": "Extend", "output.format": "arrow", "output.table": {"uri": "odps://p/tables/t"}},
@@ -354,7 +354,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "shards of a format whose files are minibatches": (
         {"output.format": "npz", "output.granularity": "Minibatch", "output.shards": {"count": 2}},
-        "spec.output.shards: Invalid value: with granularity: Minibatch each file of npz, fileBatch, dl4jDataset holds one minibatch: leave shards out",
+        "spec.output.shards: Invalid value: with granularity: Minibatch, each file of npz, fileBatch, dl4jDataset contains one minibatch, so leave shards out",
     ),
     "shards smaller than a minibatch": (
         {"output.granularity": "Minibatch", "output.shards": {"records": 31}},
@@ -498,7 +498,7 @@ def test_a_new_job_may_not_contain_an_item_without_its_keys(cluster: Cluster, a_
 
 
 def without_list_types(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition as it was before lists had types, when pod fields could have any shape."""
+    """Return the earlier definition, in which lists had no types and pod fields could have any shape."""
     earlier: dict[str, Any] = json.loads(json.dumps(definition))
     for path, schema in every_schema(earlier["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
         if path == ".status.conditions":
@@ -518,7 +518,7 @@ STORED_EARLIER: dict[str, tuple[dict[str, dict[str, object]], str]] = {
 
 @contextmanager
 def stored_earlier(cluster: Cluster, job: dict[str, Any], *, fault: str) -> Iterator[dict[str, Any]]:
-    """Yield a job of a separate kind that was stored before lists had types. A new job with the same spec is refused with `fault`."""
+    """Yield a job that was stored before lists had types. It has its own kind, and a new job with the same spec is refused with `fault`."""
     group, plural = f"stored.{secrets.token_hex(3)}.dataprep.io", "storedjobs"
     definition = crd.crd() | {"metadata": {"name": f"{plural}.{group}"}}
     definition["spec"] |= {"group": group, "names": {"kind": "StoredJob", "plural": plural, "singular": "storedjob"}}
@@ -570,7 +570,7 @@ def test_a_status_that_can_not_be_applied_can_be_replaced(cluster: Cluster, a_jo
 
 
 def wait_until_refused(cluster: Cluster, job: dict[str, Any], *, fault: str) -> None:
-    """Wait until the API server uses the new definition, which refuses a new job with the same fault."""
+    """Wait until the API server uses the new definition: creating another job then fails with `fault`."""
     another = json.dumps(job | {"metadata": {"name": "another"}})
     deadline = time.monotonic() + 30
     while True:
@@ -600,7 +600,7 @@ FULL: dict[str, object] = {
 
 @pytest.fixture(scope="module")
 def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
-    """A stored job. Its status says that the job has started and ended, so that an operator doesn't change it."""
+    """A stored job. According to its status, the job has started and ended, so an operator doesn't change it."""
     job = a_job(FULL | {"suspend": True})
     job["metadata"]["name"] = STARTED
     cluster.kubectl("apply", "--server-side", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(job))

@@ -44,7 +44,7 @@ def last_applied(definition: dict[str, Any]) -> bytes:
 
 @functools.cache
 def definition() -> dict[str, Any]:
-    """Return the definition of DataPrepJobs. Making it takes a quarter of a second."""
+    """Return the definition of DataPrepJobs, which is cached because generating it takes a quarter of a second."""
     return crd.crd()
 
 

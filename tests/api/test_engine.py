@@ -43,7 +43,7 @@ def test_sizes_are_spark_s(size: str, expected: int) -> None:
 
 @pytest.mark.parametrize("size", ["", "4", "4Gi", "4G", "0g", "1.5g", "512k", "4gb", " 4g"])
 def test_other_sizes_are_refused(size: str) -> None:
-    with pytest.raises(ValueError, match="expected a whole number of MiB or GiB as Spark writes it, such as 512m or 4g"):
+    with pytest.raises(ValueError, match="expected a whole number of MiB or GiB in Spark's notation, such as 512m or 4g"):
         size_in_bytes(size)
 
 
@@ -70,7 +70,7 @@ def test_the_driver_has_room_for_planning() -> None:
         pytest.param({"executor": EXECUTOR | {"cores": 0}}, "spec.engine.spark.executor.cores: must be at least 1, got 0", id="cores"),
         pytest.param(
             {"executor": EXECUTOR | {"memory": "4Gi"}},
-            "spec.engine.spark.executor.memory: expected a whole number of MiB or GiB as Spark writes it, such as 512m or 4g, got '4Gi'",
+            "spec.engine.spark.executor.memory: expected a whole number of MiB or GiB in Spark's notation, such as 512m or 4g, got '4Gi'",
             id="a Kubernetes size",
         ),
         pytest.param(
@@ -79,15 +79,15 @@ def test_the_driver_has_room_for_planning() -> None:
         pytest.param({"driver": {"memory": "1m"}}, "spec.engine.spark.driver.memory: must be at least 512m, got 1m", id="small driver"),
         pytest.param(
             {"conf": {"spark.master": "local"}},
-            "spec.engine.spark.conf: 'spark.master' can't be set by a job. These settings can: spark.executor.heartbeatInterval, ",
+            "spec.engine.spark.conf: a job can't set 'spark.master'. Allowed settings: spark.executor.heartbeatInterval, ",
             id="master",
         ),
         pytest.param(
-            {"conf": {"spark.shuffle.manager": "a.B"}}, "spec.engine.spark.conf: 'spark.shuffle.manager' can't be set by a job.", id="class"
+            {"conf": {"spark.shuffle.manager": "a.B"}}, "spec.engine.spark.conf: a job can't set 'spark.shuffle.manager'.", id="class"
         ),
         pytest.param(
             {"conf": {"spark.speculation": "true\nspark.plugins a.B"}},
-            "spec.engine.spark.conf: spark.speculation must be a number, a size, a time or true or false",
+            "spec.engine.spark.conf: spark.speculation must be a number, a size, a time, true or false",
             id="second line",
         ),
     ],

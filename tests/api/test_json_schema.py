@@ -1,4 +1,4 @@
-"""The JSON Schema for editors is current, accepts what the models accept, and names fields that they refuse."""
+"""The JSON Schema for editors is current, accepts every document that the models accept, and names the fields that the models refuse."""
 
 import functools
 import json

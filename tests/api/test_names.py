@@ -29,7 +29,7 @@ def test_jobs_of_equal_beginnings_have_children_of_different_names() -> None:
 
 
 def test_six_equal_digits_of_the_uid_are_not_enough_for_equal_names() -> None:
-    """If names had only six digits, two of a schedule's 6,000 jobs would have the same digits with a probability of one half."""
+    """With only six digits, the probability that two of a schedule's 6,000 jobs have the same digits would be one half."""
     assert names.child_base("photos", UID) != names.child_base("photos", UID.replace("5e", "5f"))
     assert names.first_child_base("photos", UID) == names.first_child_base("photos", UID.replace("5e", "5f")) == "photos-0d1c9a"
 

@@ -1,4 +1,4 @@
-"""The arithmetic of request rates, and a simulation of senders that use only this arithmetic."""
+"""Tests of the arithmetic of request rates, and a simulation of senders that use this arithmetic."""
 
 import math
 from collections import deque

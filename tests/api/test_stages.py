@@ -23,7 +23,7 @@ def test_the_slowest_side_decides_and_the_slowest_stage_has_the_blame(seconds: d
 def test_two_stages_of_one_thread_outweigh_a_longer_one_of_another() -> None:
     """The sink is the slowest single stage.
 
-    But one thread does both the encoding and the statistics, and together these take longer than the sink, so this thread limits the speed.
+    But one thread does both the encoding and the statistics, which together take longer than the sink. So this thread limits the speed.
     """
     assert str(verdict({"read": 4, "encode": 3, "statistics": 2.5, "sink": 4.5})).startswith("CPU-bound: encoding")
 

@@ -1,4 +1,4 @@
-"""Each stored file has a format version. Old files keep their bytes, and newer files are refused with a message that names them."""
+"""Each stored file has a format version. Old files keep their bytes. Errors about newer files name the supported versions."""
 
 import json
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def test_a_newer_file_is_refused_by_name_whatever_its_fields_are(model: type[Sto
         model.model_validate_json(newer)
     assert str(refused.value) == (
         f"the {model.FILE} has the format version 99, and this release of dataprep supports versions up to {model.newest()}. "
-        "Use the release that wrote it, or a later one"
+        "Use the release that wrote the file, or a later release"
     )
 
 
@@ -60,7 +60,7 @@ def test_only_files_with_a_new_field_have_the_new_version() -> None:
 
 
 class Leaf(Versioned):
-    """A nested part, with the fields that a later release might add."""
+    """A nested part of a stored file, with fields that a later release might add."""
 
     SINCE: ClassVar[Mapping[str, int]] = {"added_later": 3, "added_last": 4}
 
@@ -70,7 +70,7 @@ class Leaf(Versioned):
 
 
 class Branch(Model):
-    """A part without newer fields of its own."""
+    """A part in which no later release has added a field."""
 
     leaves: list[Leaf] = []
     by_name: dict[str, Leaf] = {}

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def results(*, ours: float = 900.0, faults: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Returns the results of one workload, with a peer at 100 records per second and a limit at 1,000."""
+    """Returns the results of one workload. The other program converts 100 records per second, and the upper limit is 1,000."""
     rates = (("ours", "ours", ours), ("<peer>", "peer", 100.0), ("cat", "limit", 1000.0))
     contenders = {
         name: {
@@ -168,7 +168,10 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True)
 class Copying(Contender):
-    """Writes the source's matrices, changed by `makes`. Each run reports the next value of `seconds` as its time; 0 makes the run fail."""
+    """Applies `makes` to the source's matrices, and writes them.
+
+    Each run reports the next value of `seconds` as its time; 0 makes the run fail.
+    """
 
     makes: Callable[[Columns], Columns] = dict
     seconds: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Even if the cluster doesn't respond, the operator's benchmark finishes in time and loses no results.
+"""The operator's benchmark finishes in time and loses no results, even if the cluster doesn't respond.
 
 The operator accepts messages from the benchmark's simulated pods.
 """
@@ -144,7 +144,7 @@ def test_the_row_without_a_cluster_starts_none(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(one_look, "measure", lambda **_: {"cpu_ms": 11.0, "bytes_per_finished_pod": 1000.0})
 
     assert program.main() == 1
-    assert "look: cpu_ms is 11.00, allowed is at most 10" in capsys.readouterr().err
+    assert "look: cpu_ms is 11.00, but must be at most 10" in capsys.readouterr().err
 
 
 @pytest.mark.slow

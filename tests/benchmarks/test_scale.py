@@ -204,7 +204,7 @@ def a_row(**more: Any) -> Row:
 @pytest.mark.parametrize(
     ("more", "found", "message"),
     [
-        ({}, {10: figures(peak=513)}, "row: a process with 10 took 513 MiB, allowed are at most 512"),
+        ({}, {10: figures(peak=513)}, "row: a process with 10 took 513 MiB, but at most 512 MiB are allowed"),
         ({"grows": {"peak_mib": 1.1}}, {10: figures(), 100: figures(peak=221)}, "row: peak_mib is 221.00 with 100 and 200.00 with 10"),
         ({"grows_per_item": {"x_seconds": 1.5}}, {10: figures(), 100: figures(seconds=16)}, "row: x_seconds for each of 100 is 0.16"),
     ],

@@ -1,4 +1,4 @@
-"""The benchmark of scan pods: its proxy limits the speed of each connection, and its pods run like those of an Indexed Job.
+"""The benchmark of scan pods: its proxy limits the speed of each connection, and its pods run like an Indexed Job's pods.
 
 The measured figures are not tested.
 """

@@ -14,7 +14,7 @@ _feather: Any = pyarrow.feather
 
 
 def write_table(folder: Path, table: pa.Table, kind: str, name: str = "rows") -> Path:
-    """Write the table to a file that this kind of source reads: `parquet`, `arrow` or `orc`. Return the file."""
+    """Write the table as a `parquet`, `arrow` or `orc` file. Return the file's path."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.{kind}"
     if kind == "arrow":

@@ -41,13 +41,13 @@ class Cron:
                 return
 
     def at(self, text: str) -> list[str]:
-        """Moves the clock to a time of the first day, or to a full timestamp. Returns the names of the existing jobs."""
+        """Moves the clock to a time of the first day, or to a full timestamp. Returns the names of the jobs that then exist."""
         moment = datetime.fromisoformat(text if "T" in text else f"2026-01-31T{text}:00+00:00").astimezone(UTC)
         self.world.cluster.now = moment
         self.settle()
         return self.jobs()
 
-    def edit(self, **spec: Any) -> None:  # Any: the same
+    def edit(self, **spec: Any) -> None:  # Any: a spec parsed from YAML
         self.world.cluster.change("dataprepcronjobs", "nightly", {"spec": spec})
         self.settle()
 

@@ -24,7 +24,7 @@ def numbers(first: int, count: int, **columns: Any) -> pa.RecordBatch:
 def begin(
     folder: Path | str, schema: pa.Schema | None, *, overwrite: bool = False, settings: Sequence[StoreSettings] = (), **options: str
 ) -> Write:
-    """Begin a write like the driver. Return the write after a round trip through pickle, as Spark's tasks receive it."""
+    """Begin a write as Spark's driver does. Return the `Write` after a round trip through pickle, as Spark's tasks receive it."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     write = publishing.begin_write(write_options({"path": str(folder), **named}, overwrite=overwrite), schema, settings)
     made: Write = pickle.loads(pickle.dumps(write))  # noqa: S301 - it was pickled just now

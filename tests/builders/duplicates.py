@@ -1,4 +1,4 @@
-"""Jobs that leave out duplicates, from random records with columns of every type that can be compared."""
+"""Jobs that leave out duplicates. Their inputs are random records with columns of every type that can be compared."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +15,7 @@ COMPARED: Final[dict[str, Values]] = {
     **{kind: values for kind, values in KEYS.items() if kind != "uint64"},
     **{kind: COLUMNS[kind] for kind in ("float", "half", "small", "raw", "tensor", "words", "time")},
     "double": lambda numbers: pa.array(_FLOATS[numbers % len(_FLOATS)]),
-    # As float64, all of these are equal.
+    # As float64, all of these numbers are equal.
     "decimal": lambda numbers: pa.array([Decimal(f"0.1{'0' * 20}{number % 10}") for number in numbers.tolist()], pa.decimal128(30, 25)),
 }
 """Functions that make a column from numbers."""
@@ -30,10 +30,10 @@ _RULES: Final[list[dict[str, Any]]] = [
 
 
 def random_job(seed: int, folder: Path) -> dict[str, Any]:
-    """Writes two files of random records to `folder`. Returns the spec of a job that reads them.
+    """Writes two files of random records to `folder`. Returns the spec of a job that reads both files.
 
-    The records are unique, or have duplicates, or a third of them are equal. There are nulls in the compared columns, records that can't be
-    read, limits, and splits of every kind.
+    In a file, all records are unique, or some have duplicates, or a third are equal. Some of the random jobs have nulls in the compared
+    columns, records that can't be read, a limit, or splits. All kinds of splits occur.
     """
     rng = np.random.default_rng(seed)
     source, columns = _text_files(rng, folder) if rng.random() < 0.25 else _parquet_files(rng, folder)
@@ -64,7 +64,7 @@ def _parquet_files(rng: np.random.Generator, folder: Path) -> tuple[dict[str, An
 
 
 def _text_files(rng: np.random.Generator, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Some records of these files can't be read, because `n` isn't a number."""
+    """Writes files in which some records can't be read, because their `n` isn't a number."""
     for name in ("a", "b"):
         rows = [f"{number // 3},{'x' if rng.random() < 0.1 else number},word {number}" for number in _numbers(rng).tolist()]
         (folder / f"{name}.csv").write_text("\n".join(["group,n,word", *rows, ""]))

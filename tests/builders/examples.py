@@ -1,6 +1,6 @@
-"""How many examples a property test tries.
+"""The number of examples that a property test tries.
 
-Every run tries different examples, so `make test` needs to try only a fifth as many as `make nightly`.
+Because every run tries different examples, `make test` tries only a fifth as many as `make nightly`.
 """
 
 import os

@@ -23,5 +23,5 @@ def flip_bit(file: Path, offset: int) -> None:
 
 
 def visible(folder: Path) -> list[str]:
-    """Return the names of the files that a reader of the output sees."""
+    """Return the names of all files in a folder except hidden files, which readers of the output don't see."""
     return sorted(file.name for file in folder.iterdir() if file.name[0] not in "_.")

@@ -1,4 +1,4 @@
-"""Values that don't fit any schema."""
+"""Values that don't fit any schema, and the places in an object where a test can put them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The program in `tests/cluster/go/health`, which reads a status as kstatus and Argo CD do."""
+"""The program in `tests/cluster/go/health`, which derives an object's health from its status, with the code of kstatus and of Argo CD."""
 
 import json
 import subprocess

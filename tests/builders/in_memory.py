@@ -31,7 +31,7 @@ _GUARD: Final = 'exec 3<&0; { read -r line <&3; rm -rf -- "$0"; } >/dev/null 2>&
 
 
 def has_room(memory: Path = MEMORY, *, room: int = ROOM) -> bool:
-    """Return whether a folder can be made in this file system, and `room` bytes are free there and in the machine's memory."""
+    """Return whether a folder can be made here, and `room` bytes are free both in the file system and in the machine's memory."""
     try:
         free = os.statvfs(memory)
         return os.access(memory, os.W_OK | os.X_OK) and min(free.f_bavail * free.f_frsize, _available_bytes()) >= room
@@ -49,7 +49,8 @@ def _available_bytes() -> int:
 def folder_of_this_process(memory: Path = MEMORY) -> Iterator[Path]:
     """Yield a new folder. It's removed at the end of the block, or when this process and its forks have ended, even if they are killed.
 
-    A shell waits for the end of a pipe that only this process and its forks can write to. The shell isn't a child of this process.
+    A background shell removes the folder at the end of a pipe that only this process and its forks can write to. The shell isn't a child
+    of this process.
     """
     folder = Path(tempfile.mkdtemp(dir=memory, prefix=PREFIX))
     reader, writer = os.pipe()
@@ -76,7 +77,7 @@ def memory_folder() -> Iterator[Path | None]:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, memory_folder: Path | None) -> Iterator[Path]:
-    """A temporary folder, in memory if possible. If the test fails, its files are moved to pytest's temporary folder, which keeps them."""
+    """A temporary folder, in memory if possible. If the test fails, the folder's files are moved to pytest's temporary folder."""
     node: pytest.Item = request.node
     if memory_folder is None or node.get_closest_marker("disk") or not has_room():
         yield tmp_path
@@ -91,7 +92,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, memory_folder: Path
 
 
 def report_with_place(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Implement the hook `pytest_runtest_makereport`: add the place of the files to a failed test's report."""
+    """Implement the hook `pytest_runtest_makereport`: add to a failed test's report where the test's files are."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True

@@ -13,7 +13,7 @@ _pq: Any = pyarrow.parquet  # the module has no type stubs
 
 
 def write_int96(file: Path, columns: Mapping[str, Any], **options: Any) -> Path:
-    """Write a file in which all timestamps are INT96. Return the file."""
+    """Write a file in which all timestamps are INT96. Return its path."""
     file.parent.mkdir(parents=True, exist_ok=True)
     _pq.write_table(pa.table(dict(columns)), file, use_deprecated_int96_timestamps=True, store_schema=False, **options)
     schema = _pq.ParquetFile(file).schema

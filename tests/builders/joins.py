@@ -62,7 +62,8 @@ def with_nulls(column: Any, every: int) -> Any:
 def random_join(seed: int, folder: Path) -> dict[str, Any]:
     """A random `source.join`.
 
-    Each table has unique keys, duplicate keys, or one key in a third of its rows. Keys and columns may contain nulls.
+    In each table, the keys are unique, or some are duplicates, or a third of the rows have the same key. Keys and columns may contain
+    nulls.
     """
     rng = np.random.default_rng(seed)
     keys = rng.choice(sorted(KEYS), rng.integers(1, 3), replace=False).tolist()

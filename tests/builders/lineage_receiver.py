@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Received:
-    """What the receiver has received."""
+    """The events that the receiver has received."""
 
     url: str = ""
     events: list[Any] = field(default_factory=list)

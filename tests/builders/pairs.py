@@ -7,7 +7,9 @@ import pytest
 
 
 def chosen(cases: Iterable[Any], keep: Callable[..., bool]) -> list[Any]:
-    """Return all cases as parameter sets. A case is a value or a tuple of values. Cases that `keep` rejects are marked as nightly.
+    """Return all cases as parameter sets. A case is a value or a tuple of values.
+
+    If `keep` returns false for a case, the case is marked as nightly.
 
     Any: pytest's parameter sets have no type.
     """
@@ -16,5 +18,5 @@ def chosen(cases: Iterable[Any], keep: Callable[..., bool]) -> list[Any]:
 
 
 def has_turn(row: Any, column: Any, rows: Sequence[Any], columns: Sequence[Any], *, shift: int = 0, every: int = 0) -> bool:
-    """Whether a pair is on a selected diagonal of the matrix. With `every`, each `every`-th diagonal is selected, so all rows and columns occur."""
+    """Whether a pair is on a selected diagonal of the matrix. Each `every`-th diagonal is selected, so all rows and columns occur."""
     return (rows.index(row) + shift - columns.index(column)) % (every or min(len(rows), len(columns))) == 0

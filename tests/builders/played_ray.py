@@ -173,7 +173,8 @@ class WriteResult:
 
 
 Attempts = Callable[[Callable[[Iterable[Any]], Any], list[Any]], Any]
-"""Runs the attempts of a task. For each attempt, calls the first argument, which writes blocks. Returns the result of the last attempt."""
+"""A function that runs the attempts of a task. For each attempt, it calls its first argument, which writes blocks. It returns the result
+of the last attempt."""
 
 
 def once(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
@@ -184,7 +185,7 @@ def once(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
 def write_datasink(sink: Any, tasks: Sequence[list[Any]], *, attempts: Attempts = once, numbers: Sequence[int] | None = None) -> None:
     """Do what `ds.write_datasink` does for a Dataset whose tasks have these blocks. Like Ray, give each task a pickled copy of the sink.
 
-    `numbers` are the tasks' numbers. As in Ray, they may have gaps.
+    `numbers` are the tasks' numbers. As in Ray, some numbers may be missing.
     """
     try:
         returns: list[Any] = []

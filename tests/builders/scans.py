@@ -45,8 +45,11 @@ def discovered(job: DataPrepJob) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def begun_scan(job: DataPrepJob, *, most: int | None = None, is_listed: bool = True) -> tuple[str, int]:
-    """Divides the source into at most `most` parts, by default into as many as one pod would scan, and stores the listing unless `is_listed`
-    is false. Returns the name of the scan and the number of parts. Unlike `scan_request`, also begins a scan of a small source."""
+    """Divides the source into at most `most` parts. The default is the number of parts that one pod would scan.
+
+    Stores the listing, if `is_listed`. Returns the name of the scan and the number of parts. Unlike `scan_request`, this function begins a
+    scan even if the source is small.
+    """
     with NewListing() as listing:
         division = divide(job.spec, Access(), most=most, listing=listing)
         name = name_of(job.spec, division)
@@ -56,7 +59,7 @@ def begun_scan(job: DataPrepJob, *, most: int | None = None, is_listed: bool = T
 
 
 def scan(job: DataPrepJob, parts: Iterable[int] | None = None, *, most: int | None = None, is_listed: bool = True) -> int:
-    """Scans the parts in this order, or all of them. See `begun_scan` for `most` and `is_listed`. Returns the number of parts."""
+    """Scans these parts in this order, by default all parts. See `begun_scan` for `most` and `is_listed`. Returns the number of parts."""
     name, count = begun_scan(job, most=most, is_listed=is_listed)
     for part in range(count) if parts is None else parts:
         run_scan_step(job.spec, Access(), part, scan=name)
@@ -69,7 +72,7 @@ def scan_files(folder: Path) -> list[Path]:
 
 
 def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns a list that collects the names of the files that are opened in a folder `in` from now on."""
+    """Returns a list that collects the name of each file that is opened from now on in a folder `in`."""
     opened: list[str] = []
     really = FileStore.open
 
@@ -83,7 +86,7 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The folders that are listed from now on."""
+    """Returns a list that collects the URI of each folder whose files are listed from now on."""
     listed: list[str] = []
     really = FileStore.list_folders
 

@@ -62,7 +62,7 @@ def numbered(count: int, first: int = 0) -> list[Pair]:
 
 
 def snappy(content: bytes) -> bytes:
-    """Compress as Hadoop's block streams do, in two pieces. Empty content is stored as no pieces."""
+    """Compress the content in two pieces, as Hadoop's block streams do. Empty content has no pieces."""
     pieces = [content[: len(content) // 2], content[len(content) // 2 :]] if content else []
     codec: Any = pa.Codec("snappy")
     packed = [codec.compress(piece, asbytes=True) for piece in pieces if piece]

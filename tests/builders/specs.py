@@ -1,4 +1,4 @@
-"""Jobs made from specs, which are given as parsed YAML."""
+"""Builds jobs from specs that are given as parsed YAML."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from dataprep_api.resources.job import DataPrepJob
 
 
 def parse_job(spec: Mapping[str, Any], *, name: str = "x") -> DataPrepJob:
-    """Return the job with this spec, which is given in the form of YAML."""
+    """Return the job with this spec, which is given as parsed YAML."""
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": name}, "spec": spec})
 
 

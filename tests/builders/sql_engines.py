@@ -33,7 +33,7 @@ class DuckDBEngine:
         return [row[0] for row in self._database.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
 
     def read(self, view: str, schema: pa.Schema, parts: int, rows: Callable[[Access, int], Iterator[pa.RecordBatch]]) -> None:
-        """Reads the parts in reverse order."""
+        """Reads the parts in reverse order, because Spark guarantees no order."""
         batches = [batch for part in reversed(range(parts)) for batch in _sent(rows)(Access(), part)]
         self.parts_read += parts
         self._database.register("incoming", pa.Table.from_batches(batches[::-1], schema))
@@ -61,7 +61,7 @@ class DuckDBEngine:
         range_of: str,
         write: Callable[[Access, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
-        """Sorts the rows of each range, and writes the rows in batches of 100. Writes the ranges in reverse order."""
+        """Sorts the rows of each range of record numbers, and writes the rows in batches of 100. Writes the ranges in reverse order."""
         said: list[tuple[Any, ...]] = []
         for number in reversed(range(ranges)):
             statement = f"SELECT * FROM ({query}) WHERE {range_of} = {number} ORDER BY {', '.join(order)}"

@@ -21,7 +21,7 @@ def forget(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def put_in_parts(store: Store, uri: str, content: bytes, *, replace: bool = False) -> Entry:
-    """Write an object with an upload. A large object is uploaded in several parts."""
+    """Upload an object. A large object is uploaded in several parts."""
     upload = store.create(uri)
     upload.write(content)
     return upload.commit(replace=replace)

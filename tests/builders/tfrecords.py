@@ -35,7 +35,7 @@ def example(**features: Any) -> bytes:
 
 
 def put_records(path: Path, payloads: Sequence[bytes]) -> Path:
-    """Write records to a file, which is gzipped if its suffix is that of gzip."""
+    """Write records to a file, which is gzipped if its suffix is `.gz`."""
     data = b"".join(map(frame, payloads))
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path

@@ -1,4 +1,4 @@
-"""Tokens of pods, the keys that verify them, and a cache that contains the pods."""
+"""Tokens of pods, the keys with which the tokens are verified, and a cache that contains the pods."""
 
 import json
 from collections.abc import Mapping

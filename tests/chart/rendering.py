@@ -1,4 +1,4 @@
-"""Renders the chart with Helm, and finds objects in what Helm renders."""
+"""Renders the chart with Helm, and finds objects in Helm's output."""
 
 import functools
 import json

@@ -1,5 +1,7 @@
-"""Tests of the other objects that the chart renders, and of the values that it refuses, without a cluster. Rights and pods have modules of
-their own."""
+"""Tests of the objects that the chart renders and of the values that it refuses, without a cluster.
+
+test_rights.py tests the roles, and test_pods.py tests the pods.
+"""
 
 import json
 from collections.abc import Mapping

@@ -249,7 +249,7 @@ def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nod
     chosen = notes({"workers": {"cpu": {"avoidNodes": {"nvidia.com/gpu.present": "true"}}}})
 
     assert "\n  dataprep-converter:0.1.0\n  dataprep-operator:0.1.0\n" in notes({})
-    assert "set workers.cpu.avoidNodes to the label of those nodes" in notes({})
+    assert "set workers.cpu.avoidNodes to the label of the GPU nodes" in notes({})
     assert "(workers.cpu.avoidNodes):\n\n  nvidia.com/gpu.present=true\n" in chosen
 
 
@@ -257,8 +257,7 @@ def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nod
 
 
 def test_without_a_fixed_user_no_pod_names_one(render: Render) -> None:
-    """OpenShift's restricted-v2 requires that no pod sets a user. The operator's tests check what restricted-v2 requires of the workers'
-    pods."""
+    """OpenShift's restricted-v2 requires that no pod sets a user. The operator's tests check the workers' pods."""
     objects = render({"security": {"fixedUser": False}}, hooks=True)
     workers = worker_pods(settings.from_environment(environment(objects)).pods)
 

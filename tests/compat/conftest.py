@@ -1,4 +1,4 @@
-"""Files stored by earlier releases, unpacked again for each test, so that a test can change them."""
+"""Files stored by earlier releases. They are unpacked again for each test, so that a test can change them."""
 
 import shutil
 import tempfile
@@ -25,7 +25,7 @@ def unpacked(memory_folder: Path | None) -> Iterator[Path]:
 
 @pytest.fixture
 def stored(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
-    """A copy of the stored files of this name. The copy becomes the working directory, because the jobs' paths are relative."""
+    """A copy of a stored data set. The copy becomes the working directory, because the jobs' paths are relative."""
     monkeypatch.setenv("PEPPER", making.KEY)
     begun: list[Path] = []
 

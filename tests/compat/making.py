@@ -6,8 +6,8 @@ The committed archive was made by the last release in which parts and formats ha
 version, another archive is added beside it. On a local disk, a pin consists of a file's size and its modification time in nanoseconds. tar
 doesn't keep the nanoseconds, so the times are also stored in `times.json`.
 
-Each folder is a data set. `in/` is the input, `job.yaml` is the job with relative paths, `out/` is the release's output, and `state` says
-how far the job got.
+Each folder is a data set. `in/` is the input, `job.yaml` is the job with relative paths, `out/` is the release's output, and `state` names
+the step that the job has reached.
 """
 
 import gzip
@@ -88,7 +88,7 @@ IDX: Final[Job] = {"idx": {"subsets": [{"name": "train", "images": "in/images.id
 
 
 def to(format_: str, source: Mapping[str, Any] = CSV, *, output: Mapping[str, Any] | None = None, **spec: Any) -> Job:
-    """The spec of a job that writes two shards, or minibatches."""
+    """The spec of a job that writes two shards, or minibatches if `output` has a granularity."""
     written: Job = {"uri": "out", "format": format_, "shards": {"count": 2}, **(output or {})}
     if "granularity" in written:
         del written["shards"]
@@ -153,7 +153,7 @@ UNFINISHED: Final[Mapping[str, Job]] = {
     "inferred": to("tfrecord", INFERRED),
     "growing": to("tfrecord", shuffle={"seed": 5}, splits=HALVES, output={"overwrite": "Extend"}),
 }
-"""Jobs that died. Each job is stored in all of the STATES."""
+"""Jobs that died. Each of these jobs is stored in all of the STATES."""
 STATES: Final = ("planned", "some-shards", "all-shards")
 
 
@@ -194,7 +194,7 @@ def finish(folder: Path, checkout: Path) -> None:
 
 
 def copy(root: Path, checkout: Path) -> None:
-    """A copy of the shuffled data set, with its original next to it."""
+    """A copy of the shuffled data set. The original is next to it."""
     begin(root / "copy", rows, {"source": {"dataset": {"uri": "original"}}, "output": {"uri": "out", "format": "copy"}})
     job = yaml.safe_load((root / "shuffled" / "job.yaml").read_text())
     job["spec"]["output"]["uri"] = "original"

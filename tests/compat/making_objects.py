@@ -212,7 +212,7 @@ def evicted() -> World:
 
 
 def ended_by_itself() -> World:
-    """A pod that exited with 143 although it wasn't stopped. The convert Job's pod failure policy doesn't count that as a failure."""
+    """A pod that exited with 143 although it wasn't stopped. According to the convert Job's pod failure policy, this isn't a failure."""
     world = converting()
     world.pod("convert-1", world.ended(143, "terminated"), name="ended", index=0)
     world.settle()
@@ -220,7 +220,7 @@ def ended_by_itself() -> World:
 
 
 def without_secret() -> World:
-    """The commit's Secret is missing after two hours of conversion; the pod waits."""
+    """After two hours of conversion, the commit pod waits, because its Secret is missing."""
     world = converting()
     name = world.job("convert-1")["metadata"]["name"]
     began = times.text(world.cluster.now)
@@ -259,7 +259,7 @@ MOMENTS: Final[Mapping[str, Callable[[], World]]] = {
 
 
 def objects(world: World) -> list[tuple[str, dict[str, Any]]]:
-    """All objects but Events, with their plurals."""
+    """All objects except Events, each with the plural of its kind."""
     return [(plural, body) for (plural, _, _), body in world.cluster.objects.items() if plural != "events"]
 
 

@@ -1,4 +1,4 @@
-"""The stored custom resources and their children, by moment."""
+"""The stored custom resources and their children. They are keyed by the moment at which they were captured."""
 
 import json
 import lzma

@@ -95,8 +95,8 @@ def is_open(schema: Schema) -> bool:
 def strict_rules(schema: Schema) -> set[tuple[str, str]]:
     """Return the path and text of each rule that is checked again even if its object is unchanged.
 
-    The API server skips the rules of an unchanged object (ratcheting), but an object that has fields outside the schema never counts as
-    unchanged. Rules that read `oldSelf` aren't returned, because they can themselves skip unchanged objects.
+    The API server doesn't check the rules of an unchanged object (ratcheting), but an object that has fields outside the schema never
+    counts as unchanged. Rules that read `oldSelf` aren't returned, because such a rule can itself accept unchanged objects.
     """
     return {
         (path, rule["rule"])

@@ -1,4 +1,4 @@
-"""This release reads, verifies, extends, repairs and resumes an earlier release's output, or rejects it with a message that names it."""
+"""This release reads, verifies, extends, repairs and resumes an earlier release's output, or rejects the output and names the fault."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Stored objects whose meaning has changed (CONTRIBUTING's list), and objects of other kinds."""
+"""Stored objects whose meaning has changed (CONTRIBUTING.md lists them), and objects of other kinds."""
 
 import asyncio
 from datetime import timedelta
@@ -75,7 +75,7 @@ def test_an_unrequested_exit_with_143_is_a_failure() -> None:
     world.settle()
     [failure] = world.status()["failures"]
     assert failure["exitCode"] == 143
-    assert failure["message"].startswith("The container ended with exit code 143, as if told to stop")
+    assert failure["message"].startswith("The container ended with exit code 143, as if it had been told to stop")
 
     # The earlier release's Job doesn't count any of these exits as a failure.
     for number in range(3):

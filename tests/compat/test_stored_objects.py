@@ -123,7 +123,9 @@ def test_a_job_with_a_key_in_a_uri_is_invalid_now_and_never_shows_the_key(moment
 
     assert world.settle() == "Failed"
     assert world.condition("Failed") == ("True", Reason.INVALID_SPEC)
-    expected = "spec.output.uri: a URI can't contain a user, key or password" if change is with_a_key else "a password comes from a Secret"
+    expected = (
+        "spec.output.uri: a URI can't contain a user, key or password" if change is with_a_key else "the password comes from a Secret"
+    )
     assert expected in world.message()
     assert MARK not in seen_by_people(world)
 

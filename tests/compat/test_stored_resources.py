@@ -18,7 +18,7 @@ from dataprep_api.resources.profile import DataPrepProfile
 from dataprep_api.resources.status import DataPrepJobStatus
 
 Value = Any  # JSON
-Schema = Mapping[str, Any]  # the same
+Schema = Mapping[str, Any]  # JSON
 
 INVALID = "invalid mnist"
 """Specs that every schema accepts but the operator rejects."""

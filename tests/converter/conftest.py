@@ -25,7 +25,7 @@ __all__ = ["tmp_path"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without the C library, the slow format tests run only at night.
+    """Marks a slow test as nightly if it runs without the C library.
 
     The library's own tests, most of them in `tests/converter/core/test_native.py`, compare each of its functions with the Python code that
     replaces it. The quick format tests run twice: with the library, and without it.
@@ -49,7 +49,7 @@ _HDFS = pytest.StashKey[HdfsCluster]()
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Stops HDFS when this process has finished the test files that use HDFS.
 
-    These files run first. Even idle, the servers take one second of processor time per minute.
+    These files run first. The servers would take one second of processor time per minute even if they were idle.
     """
     cluster = item.config.stash.get(_HDFS, None)
     if cluster is not None and nextitem is not None and "PYTEST_XDIST_WORKER" in os.environ and not on_hdfs(nextitem.nodeid.split("::")[0]):

@@ -1,4 +1,4 @@
-"""The layout of the folders: few modules in each, and tests that mirror the packages."""
+"""The layout of the folders: each has few modules, and the tests' folders mirror the packages."""
 
 import re
 from pathlib import Path

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def part_of_a_lock() -> list[str]:
-    """Return the first lines of a lock file. The complete file takes seconds and would test no more."""
+    """Return the first lines of a lock file. The complete file would take seconds without testing more."""
     return re.split(r"(?m)^(?=\S)", (ROOT / "requirements" / "operator.txt").read_text())[:12]
 
 

@@ -1,4 +1,4 @@
-"""All lists of a job's steps are complete, in the operator, the converter's commands and the pages."""
+"""All lists of a job's steps are complete: in the operator, in the converter's commands, and in the documentation."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from dataprep_operator.objects import job_steps
 STEPS: Final[tuple[StepName, ...]] = get_args(StepName)
 DOCS: Final = Path(__file__).parents[2] / "docs"
 COLUMN_OF_COUNTS: Final = "Shards"
-"""kubectl's column that shows how much is finished in a step with several pods."""
+"""The column of kubectl's output that shows how much of a step with several pods is finished."""
 
 
 def a_status(step: StepName) -> DataPrepJobStatus:
@@ -69,7 +69,7 @@ def test_an_event_names_the_step_that_ran_out_of_memory(step: StepName) -> None:
     after = DataPrepJobStatus.model_validate(a_status(step).model_dump() | {"effective": {field: "2Gi"}})
     [note, *_] = events.between(before, after)
     whose = "Tasks" if step == "Convert" else f"The {step.lower()} step"
-    assert note.message == f"{whose} ran out of memory: attempt 2 has 2Gi."
+    assert note.message == f"{whose} ran out of memory, so attempt 2 has 2Gi."
 
 
 @pytest.mark.parametrize("step", STEPS)

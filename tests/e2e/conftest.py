@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Interleaves the files: takes the first test of each file, then the second test of each file, and so on.
 
-    The reason is that tests in one file compete for the same resources. Long tests come first, so that no long test runs alone at the end.
+    Tests in one file compete for the same resources, so they are spread. Long tests come first, so that no long test runs alone at the end.
     """
     taken: Counter[Path] = Counter()
     places: dict[pytest.Item, int] = {}
@@ -117,9 +117,10 @@ def spark_image(cluster: Cluster, operator: Installation) -> Iterator[None]:
 
 @pytest.fixture
 def away(operator: Installation) -> Iterator[Installation]:
-    """Scales down the installed operator, and keeps its rights in place.
+    """Scales down the installed operator without removing its rights.
 
-    The operator is scaled up again after the test. If several processes share it, it is scaled up after all of them have ended.
+    The operator is scaled up again after the test. If several test processes share the operator, it is scaled up
+    after all of these processes have ended.
     """
     send_away(operator)
     yield operator

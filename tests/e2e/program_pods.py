@@ -15,9 +15,9 @@ CLIENT: Final = ("kubernetes", "aiohttp_retry", "dateutil", "durationpy", "webso
 
 
 def program_pod(namespace: Namespace, stores: Stores, name: str, *words: str, account: str) -> Document:
-    """A pod that runs `python3` with these words. It meets the Pod Security Standard `restricted`.
+    """A pod that runs `python3` with these arguments. It meets the Pod Security Standard `restricted`.
 
-    Its image is the converter's. The packages that a user installs on top are in the shared folder.
+    It uses the converter's image. The packages that a user would add to this image are in the shared folder.
     """
     libraries = stores.volume / f"{namespace.name}-libraries"
     installed = Path(str(distribution("kubernetes").locate_file("")))

@@ -1,4 +1,4 @@
-"""What each pod of a job may not do."""
+"""Checks that the pods of jobs are restricted."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Jobs that write slowly to the OSS fake, so that a test can catch them while they run, and faults of their pods."""
+"""Makes jobs write slowly to the OSS fake, so that a test can act while the jobs run, and injects faults into their pods."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ SHARDED = {"output__shards": {"count": 4}, "output__fileName": "{split}-{shard}-
 
 @contextmanager
 def slow_writes(stores: Stores, *, seconds: float, count: int = 1000) -> Iterator[None]:
-    """Slows down every PUT to the OSS fake, so that a test can catch the job while it runs."""
+    """Slows down every PUT to the OSS fake, so that a test can act while the job runs."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/.*tfrecords", seconds=seconds, count=count))
     try:
         yield
@@ -33,7 +33,10 @@ def slow_writes(stores: Stores, *, seconds: float, count: int = 1000) -> Iterato
 
 @contextmanager
 def held_writes(stores: Stores, namespace: Namespace, matching: str, *, skip: int = 0) -> Iterator[None]:
-    """Holds every PUT to the OSS fake whose key, without the namespace's folder, matches the regular expression, except the first `skip`."""
+    """Holds PUTs to the OSS fake whose keys match the regular expression, but lets the first `skip` of them pass.
+
+    The expression applies to the part of the key after the namespace's folder.
+    """
     pattern = rf"/{BUCKET}/{namespace.name}[^/]*/{matching}"
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=pattern, skip=skip, seconds=HELD_SECONDS, count=_MANY))
     try:
@@ -84,7 +87,10 @@ def running_workers(namespace: Namespace, job: str = "slow", *, step: str = "con
 
 
 def kill_processes(namespace: Namespace, job: str = "slow", *, step: str = "convert") -> int:
-    """Kills the converter process with SIGKILL from the machine that acts as the node. Returns the number of containers that were hit."""
+    """Kills the converter process with SIGKILL, from the machine that acts as the node.
+
+    Returns the number of containers whose process was killed.
+    """
     return sum(kill_processes_of(pod) for pod in running_workers(namespace, job, step=step))
 
 

@@ -16,7 +16,7 @@ SECONDS: Final = 900
 EXECUTORS: Final = 2
 NAME: Final = "joined"
 FOLDER: Final = "_dataprep/join-"
-"""How the names of the files of joined rows begin, in the output's folder."""
+"""The beginning of the paths of the files with joined rows, relative to the output's folder."""
 RANGES: Final = rf"{FOLDER}.*\.arrow"
 """The files that executors write."""
 _ROWS: Final = 200
@@ -88,13 +88,13 @@ def kill(namespace: Namespace, *indexes: int) -> None:
 
 
 def until_held(namespace: Namespace, stores: Stores, *, since: int = 0) -> int:
-    """Waits until `held_writes` has held a PUT, and more than `since`. Returns their number."""
+    """Waits until the number of PUTs that `held_writes` has held is greater than `since`. Returns this number."""
     until(lambda: held_so_far(stores) > since, namespace, what="an executor that writes")
     return held_so_far(stores)
 
 
 def until(true: Callable[[], object], namespace: Namespace, *, what: str, seconds: float = SECONDS) -> None:
-    """Polls until the function returns something true. Fails if the job fails before."""
+    """Polls until the function returns something true. Fails if the job fails first."""
     deadline = time.monotonic() + seconds
     while not true():
         failed = namespace.status(NAME).get("phase") == "Failed"

@@ -49,7 +49,7 @@ def job(namespace: Namespace, stores: Stores, source: str, *, parallelism: int =
 
 
 def workers(namespace: Namespace) -> list[Document]:
-    """The converter pods. There is at least one, so that an assertion about all pods can't pass because there are none."""
+    """Returns the converter pods. Fails if there are none, so that an assertion about all pods can't pass for an empty list."""
     found = namespace.pods("gpu", step="convert")
     assert found, namespace.story("gpu")
     return found
@@ -163,7 +163,7 @@ def test_a_job_waits_for_more_gpus_than_the_selected_node_has(
 def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
     namespace: Namespace, stores: Stores, cluster: Cluster, own_operator: Installation, digits_on_s3: str
 ) -> None:
-    """A CPU job isn't scheduled even if it selects the GPU node by another of the node's labels.
+    """A CPU job that selects the GPU node by another of the node's labels isn't scheduled.
 
     Without this selector, the job runs on another node.
     """

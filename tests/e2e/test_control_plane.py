@@ -32,7 +32,7 @@ def at_work(namespace: Namespace, *, seconds: float = 60) -> None:
 def test_jobs_survive_outages_of_the_api_server_and_etcd(
     namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
 ) -> None:
-    """One outage that is long enough for the leader to lose its Lease, then a short one."""
+    """The first outage is long enough for the leader to lose its Lease. The second outage is short."""
     namespace.apply(*small_jobs(stores, namespace, [f"restarted-{n}" for n in range(3)]))
     at_work(namespace)
     try:
@@ -66,7 +66,7 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
     at_work(namespace)
     apply_crd(cluster, newer)
     try:
-        # An unknown field affects only the job that uses it: this job waits for an upgrade of the operator. If the operator's watches began
+        # An unknown field affects only the job that uses it, which waits for an upgrade of the operator. If the operator's watches began
         # before the CRD upgrade, they might deliver the job without the field.
         [late] = small_jobs(stores, namespace, ["late"])
         late["spec"]["ofANewerRelease"] = "yes"

@@ -59,8 +59,8 @@ def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
 ) -> None:
     """Kubernetes removes a namespace only once its pods are gone.
 
-    But a Job keeps a finished pod until it has replaced the pod, which it can't do in a namespace that is being deleted. So the operator
-    deletes the Job.
+    But the Job controller keeps a finished pod until it has created a replacement, which is impossible in a namespace that is being
+    deleted. So the operator deletes the Job.
     """
     with slow_writes(stores, seconds=2.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, workers__parallelism=1))
@@ -97,7 +97,7 @@ def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores,
 @pytest.mark.long
 @pytest.mark.parametrize("node", [pytest.param("dead", marks=pytest.mark.nightly), "silent"])
 def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str, node: str) -> None:
-    """On a silent node, only the kubelet has stopped. The node's pods keep running, and write at the same time as their replacements."""
+    """A silent node is a node whose kubelet has stopped. Its pods keep running, and write at the same time as their replacements."""
     lose, label = {"dead": cluster.kill_node, "silent": cluster.stop_kubelet}[node], f"test-{node}"
     cluster.add_node(node, labels={label: "yes"}, taints=["test=doomed:NoSchedule"])
     try:

@@ -41,7 +41,7 @@ def test_flux_waits_for_a_mended_and_resumed_job_and_finds_no_drift_in_it(namesp
     name = f"DataPrepJob/{namespace.name}/mended"
 
     assert reconcile(namespace, invalid) == ({"mended": "created"}, FAILED_EARLY.format(f"{name} status: 'Failed'"))
-    # When this wait begins, the stored status is still that of the invalid job. Flux must not mistake it for the status of the edited job.
+    # When this wait begins, the status still describes the invalid job. Flux must not take it for the status of the edited job.
     assert reconcile(namespace, suspended, seconds=5) == ({"mended": "configured"}, TIMED_OUT.format(f"{name} status: 'InProgress'"))
     assert namespace.status("mended")["phase"] == "Suspended"
     assert reconcile(namespace, job) == ({"mended": "configured"}, "")

@@ -46,8 +46,7 @@ def queues(namespace: Namespace, running_kueue: None) -> Iterator[Namespace]:
 
 
 def queued(job: Document, queue: str, **marks: str) -> Document:
-    """The job with a queue label and with more of Kueue's labels and annotations: `priority_class` is a label, `job_min_parallelism` an
-    annotation."""
+    """Adds the queue label and `marks` to the job. A mark becomes an annotation of Kueue if its name begins with `job_`, else a label."""
     metadata = job["metadata"]
     metadata.setdefault("labels", {})[QUEUE_LABEL] = queue
     for name, value in marks.items():
@@ -61,7 +60,7 @@ def quota(namespace: Namespace, cpu: str) -> None:
 
 
 def held(namespace: Namespace, name: str, *, reason: str, words: list[str], seconds: float = SAID_SECONDS) -> str:
-    """Waits for the condition that says why the job is waiting; returns its message."""
+    """Waits for the condition that says why the job is waiting, and returns the condition's message."""
 
     def said(status: Document) -> bool:
         told = condition(status, "QuotaReserved")
@@ -106,7 +105,7 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
 def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
     """This test comes first in the file, before other tests install Kueue.
 
-    But even if Kueue is installed, it ignores the Jobs in this namespace.
+    If Kueue is installed already, it ignores the Jobs in this namespace.
     """
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
@@ -136,7 +135,7 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
         # The pods of all steps run on the nodes for which the queue has admitted the job.
         assert {pod["spec"].get("nodeSelector", {}).get(FLAVOR_LABEL) for pod in queues.pods(name)} == {FLAVOR}
     assert_done_once(stores, queues)
-    # A single Workload represented all steps, and gave back its quota at the end.
+    # A single Workload represented all steps, and its quota was free again at the end.
     until(lambda: all(is_true(workload(queues, name), "Finished") for name in ("first", "second")), what="finished Workloads")
     assert len(queues.all("workloads")) == 2
     began = [step_job(queues, name, "plan")["status"]["startTime"] for name in ("first", "second")]
@@ -193,7 +192,10 @@ def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: S
 
 
 def test_the_pods_of_a_scan_run_within_the_jobs_quota(queues: Namespace, stores: Stores) -> None:
-    """The job is evicted while its input is scanned, comes back, and is deleted. Nothing of it is left in the cluster."""
+    """The job is evicted while its input is scanned, then admitted again, and at last deleted.
+
+    None of its objects is left in the cluster.
+    """
     quota(queues, "10")
     job = queued(large_job(queues, stores, files=3), "research")
     with held_writes(stores, queues, r"_dataprep/scan-[^/]*/0"):
@@ -215,7 +217,7 @@ def test_the_pods_of_a_scan_run_within_the_jobs_quota(queues: Namespace, stores:
 @pytest.mark.nightly
 @pytest.mark.usefixtures("spark_image")
 def test_the_pods_of_a_spark_cluster_run_within_the_jobs_quota(queues: Namespace, stores: Stores) -> None:
-    """The job is evicted while its tables are joined, and comes back. There is a single Workload."""
+    """The job is evicted while its tables are joined, and then admitted again. It has a single Workload."""
     source = small_tables(queues, stores)
     queues.apply(joined_job(queues, stores, source, name="here", spark=None))
     quota(queues, "2")  # less than a processor for each of the three pods
@@ -265,7 +267,7 @@ def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues:
 def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, stores: Stores) -> None:
     """Kueue puts every Job without a queue into the LocalQueue `default`.
 
-    If it did so with the Jobs of the steps, these would wait for quota that their own DataPrepJob holds.
+    If it put the Jobs of the steps there, they would wait for quota that their own DataPrepJob already uses.
     """
     queues.apply(*kueue.queue("default", namespace=queues.name, cpu="50m"))
     [job] = small_jobs(stores, queues, ["inside"])

@@ -1,6 +1,6 @@
-"""Large inputs: pods scan the text in parts before the plan, and divide the records of a shuffle before the conversion.
+"""Tests of large inputs: before the plan, pods scan the text in parts, and before the conversion, pods divide the records of a shuffle.
 
-Pods are killed, evicted and suspended in these steps. The tests check that the output's bytes are those of `dataprep run`.
+In both steps, pods are killed, evicted and suspended. The tests check that the output's bytes are those of `dataprep run`.
 """
 
 import copy
@@ -18,14 +18,15 @@ from workbench.stores import BUCKET, Stores
 from workbench.wide_rows import ROWS, large_job
 
 FILES = 6
-"""The number of files. Together, they have four parts, two for each pod. The first part ends within the second file."""
+"""The number of input files. A scan divides them into four parts, two for each pod. The first part ends in the middle of the second
+file."""
 SOME = {"splits": {"into": [{"name": "train", "first": 1000}]}}
 
 
 def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
-    """Before the second and the third part are stored, their pods are killed, and then the job is suspended.
+    """The pods of the second and the third part are killed before they have stored their results.
 
-    At that time, the last part has not begun.
+    Then the job is suspended, before the last part has begun.
     """
     job = large_job(namespace, stores, files=FILES, **SOME)
     with held_writes(stores, namespace, r"_dataprep/scan-[^/]*/0000[123]"):
@@ -54,7 +55,7 @@ def test_a_large_input_is_scanned_in_parts_and_lost_parts_are_scanned_again(name
 
 
 def test_a_large_shuffle_has_two_rounds_whose_lost_pods_are_replaced(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
-    """The pod of a slice is evicted in the first round, and the pods of the second round are killed."""
+    """In the first round of the shuffle, the pod of one slice of the input is evicted. In the second round, the pods are killed."""
     job = large_job(namespace, stores, files=1, shuffle={"seed": 7})
     with held_writes(stores, namespace, r"_dataprep/[^/]*/shuffle/00001"):
         namespace.apply(job)

@@ -93,7 +93,7 @@ def test_the_events_of_a_run_name_its_inputs_and_outputs(namespace: Namespace, s
 
 
 def events_of(received: Received, namespace: Namespace, job: str, count: int) -> list[tuple[Any, str | None]]:
-    """Waits for the events of a job, and returns them with their keys."""
+    """Waits for the events of a job, and returns each event with the API key that was sent with it."""
     deadline = time.monotonic() + EVENT_SECONDS
     while True:
         both = zip(list(received.events), list(received.keys), strict=False)

@@ -1,4 +1,4 @@
-"""If there are many jobs at the same time, each job is started exactly once.
+"""Many jobs run at the same time, and each job is started exactly once.
 
 The test is in a separate file, because it uses the whole machine and has a time limit.
 """

@@ -101,7 +101,7 @@ def test_a_small_job_is_one_pod_and_writes_the_bytes_of_three_steps(namespace: N
     }
     assert files["one"] == files["steps"]
     for file in files["one"]:
-        # A report names the pod that made the shard, and says how long it took.
+        # A shard's report names the pod that made the shard, and says how long the pod took.
         if "/reports/" not in file:
             # Some files contain addresses of the data set's own files.
             one_file, steps_file = (stores.s3.read(BUCKET, f"{each}/{file}").replace(each.encode(), b"") for each in folders.values())

@@ -54,7 +54,7 @@ def variables(namespace: Namespace, stores: Stores, tmp_path: Path) -> dict[str,
         "AWS_REGION": stores.s3.region,
         "AWS_ACCESS_KEY_ID": stores.s3.access_key,
         "AWS_SECRET_ACCESS_KEY": stores.s3.secret_key,
-        # The other addresses are closed to the environments of tests.
+        # For all other addresses, the tests' environments set a proxy that doesn't exist.
         "NO_PROXY": f"127.0.0.1,localhost,{urlsplit(stores.s3.endpoint).hostname}",
         "no_proxy": f"127.0.0.1,localhost,{urlsplit(stores.s3.endpoint).hostname}",
     }

@@ -30,7 +30,7 @@ TAKE_OVER_SECONDS = 20
 """Another replica takes over a dead leader's work within this time."""
 
 AT_WORK = 0.8
-"""The share of kills that wait until the operator has opened its watches. All other kills can hit it during startup."""
+"""The share of kills that wait until the operator has opened its watches. All other kills can come while the operator is starting."""
 
 
 @pytest.fixture
@@ -94,7 +94,8 @@ def test_a_paused_leader_is_replaced_in_time_and_does_no_harm_when_it_wakes(
                 woken = time.monotonic()
                 first.wake()
                 assert first.wait_ended(seconds=5) == 1
-                # The pause can fall between the last check of the Lease and the first byte of a request. Then only that request is sent.
+                # The pause can begin between the last check of the Lease and the first byte of a request. In this case, only that one
+                # request is sent.
                 assert len(proxy.writes_since(woken)) <= 1, proxy.writes_since(woken)
                 assert "another replica holds the Lease" in first.words() or "was not renewed for 9 s" in first.words()
                 namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": false}}')
@@ -140,7 +141,7 @@ def test_a_second_release_does_not_start_where_another_one_runs(
             assert second.wait_ended(seconds=60) == 4
         finally:
             second.stop()
-        # Other tests' releases might be running in other namespaces, and the message might name any of these.
+        # Releases of other tests might be running in other namespaces, and the message might name any of these releases.
         where = r"test-\w+" if everywhere else re.escape(namespace.name)
         said = f"The release \\S+ already manages the namespace {where}, so this release, {operator.namespace}/another, doesn't start"
         assert re.search(said, second.words())
@@ -173,7 +174,7 @@ def test_an_operator_with_a_wrong_clock_uses_the_api_servers_time(
 
 @pytest.mark.long
 def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path) -> None:
-    """`make chaos` kills the operator 100 times during 50 jobs, or during more jobs if these finish early."""
+    """`make chaos` kills the operator 100 times during 50 jobs. If the 50 jobs finish too early, more jobs follow."""
     kills, jobs, seed = int(os.environ.get("CHAOS", "4")), int(os.environ.get("CHAOS_JOBS", "3")), int(os.environ.get("SEED", "8"))
     chance = random.Random(seed)  # noqa: S311  # kills are reproducible by the seed
     outside = OutsideOperator(kubeconfig, port, namespaces=[namespace.name], log=tmp_path / "log")

@@ -115,7 +115,7 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
 
 
 def test_a_resumed_child_of_a_finished_job_is_suspended_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """The job exceeds its deadline, and its condition `Failed` keeps that reason."""
+    """The job exceeds its deadline. The reason of its condition `Failed` remains the deadline."""
     with slow_writes(stores, seconds=3.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, workers__parallelism=1, **FEWER))
         failed = condition(namespace.wait_phase("slow", "Failed"), "Failed")

@@ -92,7 +92,7 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
 
 
 def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """Write access is lost halfway, so the job fails with that reason. After the access is restored, a retry finishes the job."""
+    """Write access is lost halfway, so the job fails and names the missing permission. After access is restored, a retry succeeds."""
     namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs))
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")

@@ -38,7 +38,7 @@ def key(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_spec(stores: Stores, folder: str, **changes: Any) -> Mapping[str, Any]:
-    """The keywords of a job that reads a CSV file, and writes two splits."""
+    """The keyword arguments of a job that reads a CSV file and writes two splits."""
     return {
         "source": {"csv": {"uris": [f"s3://{BUCKET}/{folder}.csv"], "header": True}},
         "transforms": [{"vocabulary": {"columns": ["kind"]}}],

@@ -177,7 +177,7 @@ def test_a_younger_job_waits_for_the_output_of_an_unfinished_one(namespace: Name
 
 
 def test_an_image_without_spark_is_refused(namespace: Namespace, stores: Stores) -> None:
-    """The Spark cluster's pods say so, whichever of them is first."""
+    """The driver or a worker reports that the image has no PySpark, whichever of the pods starts first."""
     spark = SPARK | {"image": f"{CONVERTER_IMAGE}:{TAG}"}
     namespace.apply(joined_job(namespace, stores, small_tables(namespace, stores), spark=spark))
     failed = condition(namespace.wait_phase(NAME, "Failed"), "Failed")

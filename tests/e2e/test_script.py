@@ -37,7 +37,7 @@ def config_map() -> Document:
     return found
 
 
-def a_job(namespace: Namespace, source: str, volume: dict[str, Any], **changes: Any) -> Document:  # Any: the spec as in YAML
+def a_job(namespace: Namespace, source: str, volume: dict[str, Any], **changes: Any) -> Document:  # Any: fields of the spec
     output = f"/data/{namespace.name}-out"
     return example(str(FILE), params={"input": source}, output__uri=output, script__framework=None, **volume, **changes)
 

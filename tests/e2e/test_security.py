@@ -51,7 +51,7 @@ def test_a_key_never_leaks(namespace: Namespace, stores: Stores, operator: Insta
     assert ("manifest" in places["output"]) == (end == "Succeeded")
     forms = {form for name, secret in given.items() if name != "accessKeyId" for form in forms_of(secret)}
     assert {place for place, text in places.items() if any(form in text for form in forms)} == set()
-    # This shows that the search would find a leaked key.
+    # This assertion shows that the search would find a leaked key.
     assert any(form in namespace.kubectl("get", "secrets", "--output=json") for form in forms)
 
 

@@ -20,7 +20,8 @@ from workbench.stores import EXAMPLES, Stores, mount
 
 FAMILIES = ("annotated-images", "archive", "csv-sequences", "images-decoded", "join", "parquet", "plugin", "sql", "tfrecord")
 IN_STEPS = ("join", "tfrecord")
-"""Jobs in which each step has its own pods: a worker reads the records that another pod has joined, or two workers share the shards."""
+"""Jobs in which each step has its own pods. In some of these jobs, a worker reads the records that another pod has joined. In the
+others, two workers share the shards."""
 
 
 def sha256_of(folder: Path) -> dict[str, str]:

@@ -58,7 +58,10 @@ def files(namespace: Namespace, stores: Stores) -> list[str]:
 
 
 def test_three_pods_without_rights_join_tables(namespace: Namespace, stores: Stores, operator: Installation) -> None:
-    """The namespace enforces Pod Security `restricted`. A pod with another secret isn't let in, and the secret is nowhere but in the Secret."""
+    """The namespace enforces Pod Security `restricted`.
+
+    The cluster refuses a pod with another secret, and the secret appears only in the Secret object.
+    """
     source = small_tables(namespace, stores)
     with held_writes(stores, namespace, RANGES):
         namespace.apply(joined_job(namespace, stores, source))
@@ -97,7 +100,7 @@ def test_three_pods_without_rights_join_tables(namespace: Namespace, stores: Sto
 
 
 def stranger(pod: Document) -> list[Document]:
-    """A worker's pod that belongs to no Job, and its Secret with another secret."""
+    """A copy of a worker's pod that belongs to no Job, and the copy's Secret, which contains another secret."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "wrong"}, "stringData": {"secret": "nobodys-secret-0123456789"}}
     spec = {key: value for key, value in pod["spec"].items() if key not in ("nodeName", "hostname", "subdomain")}
     [container] = spec["containers"]
@@ -109,7 +112,10 @@ def stranger(pod: Document) -> list[Document]:
 
 
 def test_killed_executors_and_a_killed_driver_change_no_byte(namespace: Namespace, stores: Stores) -> None:
-    """All are killed while an executor writes the rows of the second table. The next driver keeps what is laid down."""
+    """All executors are killed, and then the driver, while an executor writes the rows of the second table.
+
+    The next driver keeps the files that were already written.
+    """
     source = small_tables(namespace, stores)
     with held_writes(stores, namespace, RANGES, skip=1):
         namespace.apply(joined_job(namespace, stores, source))
@@ -126,8 +132,10 @@ def test_killed_executors_and_a_killed_driver_change_no_byte(namespace: Namespac
 
 
 def test_a_skewed_join_by_small_executors_gives_the_same_bytes(namespace: Namespace, stores: Stores) -> None:
-    """A key has 30 % of the rows of each table. Spark joins the tables because they are larger than the driver's memory for them. An
-    executor is killed when it has laid down rows of the first table, and the driver when there are rows of the second table."""
+    """A key has 30 % of the rows of each table. Spark joins the tables because they are larger than the driver's memory for them.
+
+    An executor is killed once rows of the first table are stored, and the driver is killed once rows of the second table are stored.
+    """
     source = skewed_tables(namespace, stores)
     spark = {"executor": {"instances": EXECUTORS, "cores": 1, "memory": "768m"}, "driver": {"memory": "768m", "memoryOverhead": "384m"}}
     began = time.monotonic()
@@ -144,7 +152,7 @@ def test_a_skewed_join_by_small_executors_gives_the_same_bytes(namespace: Namesp
 
 
 def until_laid_down(namespace: Namespace, stores: Stores, stream: str) -> None:
-    """Waits until executors have laid down a file of a stream in the shared folder."""
+    """Waits until executors have stored a file of this stream in the shared folder."""
     folder = stores.volume / f"{namespace.name}-{NAME}"
     until(lambda: any(folder.glob(f"{FOLDER}*/{stream}-*.arrow")), namespace, what=f"rows of {stream}", seconds=LONG_SECONDS)
 

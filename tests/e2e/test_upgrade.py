@@ -1,7 +1,7 @@
 """While jobs plan, convert and commit, the operator is replaced by another release's operator.
 
-The jobs still produce the same bytes. Pods that are running at that moment keep the image of their own release, so an operator and
-converters from different releases work together.
+The jobs still produce the same bytes. Pods that are already running keep the image of their own release, so the new operator works
+together with converters of the other release.
 """
 
 import re
@@ -37,7 +37,7 @@ ACCEPTED = 'dataprep_progress_reports_total{code="200"}'
 
 @dataclass(frozen=True)
 class Releases:
-    """The operator's releases before and after its replacement."""
+    """The releases of the operator before and after it is replaced."""
 
     before: Release
     after: Release

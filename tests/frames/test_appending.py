@@ -1,4 +1,4 @@
-"""Rows are appended to a data set. The existing files and records stay, whatever the split and the format are."""
+"""Rows are appended to a data set. For any split and format, the existing files and records remain unchanged."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writes in which only the tasks know the columns. The columns must be the same in all tasks."""
+"""Tests of writes for which only the tasks know the columns. The columns must be the same in all tasks."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,6 @@
 """A DataFrame becomes a data set like any other.
 
-Whatever happens to attempts and drivers, the data set is complete and contains each record once.
+Even if attempts fail or drivers die, the data set is complete and contains each record once.
 """
 
 from contextlib import nullcontext
@@ -332,7 +332,7 @@ def test_nothing_is_visible_before_the_commit(tmp_path: Path) -> None:
 
 def test_only_the_winners_records_are_published_and_the_losers_files_are_removed(tmp_path: Path) -> None:
     write = begin(tmp_path / "out", numbers(0, 1).schema)
-    run_tasks(write, PARTITIONS, first_attempt=100)  # a speculative attempt of each task, which also finished
+    run_tasks(write, PARTITIONS, first_attempt=100)  # this is a speculative attempt of each task, which also finished
     broken = iter([numbers(0, 4)])
 
     def failing() -> Any:
@@ -368,10 +368,10 @@ def test_an_attempt_that_goes_on_after_the_commit_publishes_nothing(tmp_path: Pa
 
 @pytest.fixture
 def copying_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Local files are copied, as on a store that can't move files."""
+    """Makes commits copy local files, as on a store that can't move files."""
 
     class MovesNothing:
-        """No store is of this class."""
+        """A class of which no store is an instance."""
 
     for module in (moving, writing):
         monkeypatch.setattr(module, "MovesFiles", MovesNothing)
@@ -458,7 +458,7 @@ class Killed(BaseException):
 
 
 def kill_commit(monkeypatch: pytest.MonkeyPatch, write: Write, partitions: list[list[pa.RecordBatch]], *, after: int) -> bool:
-    """Commit a write, and die at the store operation that follows `after` others. Return whether the commit got that far."""
+    """Commit a write, and die before store operation number `after` + 1. Return whether the commit reached this operation."""
     written = run_tasks(write, partitions)
     done = 0
     with monkeypatch.context() as patched:
@@ -494,7 +494,7 @@ def test_a_driver_that_was_killed_in_its_commit_is_followed_by_another(
     earlier = [] if mode == "errorifexists" else list(range(6))
     added = [[numbers(6, 2)], [numbers(8, 2)]]
     finished = [*(earlier if mode == "append" else []), *range(6, 10)]
-    # By day, the two stores take turns.
+    # By day, each point is tested on only one of the two stores, in turn.
     was_killed, after = True, 5 if every == 10 and store == "copies" else 0
     while was_killed:
         out = tmp_path / str(after)

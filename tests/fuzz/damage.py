@@ -24,7 +24,7 @@ _WORDS = (
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
     """Returns `data` with one to four changes.
 
-    If `data` is a gzip stream, in half of the cases its content is changed instead, and gets a matching checksum.
+    In half of the cases, the content of a gzip stream is changed and compressed again, so the checksum matches the changed content.
     """
     if data.startswith(_GZIP) and rng.random() < 0.5:
         return gzip.compress(_changed(gzip.decompress(data), rng), mtime=0)

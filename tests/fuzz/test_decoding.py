@@ -44,7 +44,7 @@ def test_a_damaged_image_is_pixels_or_a_reason(kind: str) -> None:
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     bad = 0
     for _ in range(ROUNDS):
-        # Pillow's warning would fail this test. On a cluster, it would be a log line.
+        # A warning of Pillow would make this test fail. On a cluster, it would only be a line in the log.
         found = applied(files(damaged(whole, rng)), *DECODE)
         assert found.records.num_rows + len(found.bad) == 1
         assert all(reasons(found))

@@ -1,8 +1,9 @@
-"""Runs every reader on damaged files. A reader must raise an error that names the file, or count bad records. It must never crash, hang or
-return a wrong record.
+"""Runs every reader on damaged files.
+
+A reader must raise an error that names the file, or count bad records. It must never crash, hang or return a wrong record.
 
 The inputs are those of the readers' contract tests, so a reader with contract tests is covered automatically. `make fuzz FUZZ=1000` runs
-1,000 rounds of each, and `make nightly` runs 60. A failure names its round, and ROUND=<number> runs only that round.
+1,000 rounds of each test, and `make nightly` runs 60. A failure names its round, and ROUND=<number> runs only that round.
 """
 
 import os
@@ -41,9 +42,8 @@ from dataprep_converter.runtime import plugins
 ROUNDS: Final = int(os.environ.get("FUZZ", "4"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
-"""How much address space a test may allocate in addition to what it uses at its start.
-
-Whatever the header of a small file says, the reader must not allocate more.
+"""The address space that a test may allocate in addition to the space that it uses at its start. Whatever the header of a small file
+says, the reader must not allocate more.
 """
 _CONVERTER: Final = Path(__file__).resolve().parent.parent / "converter"
 
@@ -112,7 +112,7 @@ CONTRACTS: Final = contracts() | data_sets()
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Makes parts so small that a few dozen samples make several parts."""
+    """Makes parts so small that even a few dozen samples have several parts."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 512)
     monkeypatch.setattr(parquet, "PART_BYTES", 1500)
     monkeypatch.setattr(avro, "UNIT_BYTES", 2000)
@@ -139,15 +139,15 @@ def little_memory() -> Iterator[None]:
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
     """Whether the reader verifies checksums of the complete content.
 
-    The first bytes of a gzip file identify gzip, so if they are damaged, nothing is verified. Uncompressed arrays aren't verified either,
-    because they are read by offset.
+    If the first bytes of a gzip file are damaged, the reader doesn't recognize gzip and verifies nothing. It doesn't verify uncompressed
+    arrays either, because it reads them by offset.
     """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))
 
 
 def records(found: list[Batch]) -> list[str]:
-    """The good samples without their numbers, as text, because NaN is unequal to itself."""
+    """The good samples without their numbers. They are text, because NaN is unequal to itself."""
     return [repr({key: value for key, value in row.items() if key != SAMPLE}) for row in rows(found)]
 
 

@@ -29,7 +29,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
     monkeypatch.setattr("odps.tunnel.retry.time.sleep", lambda _: None)
     with FakeMaxCompute() as made, with_deadline(seconds=0):
         monkeypatch.setenv("ODPS_ENDPOINT", made.endpoint)
-        # Set the tunnel's address. Otherwise the client would ask the service for it, and a damaged response could name another machine.
+        # Set the tunnel's address. Otherwise the client would request it, and a damaged response could name another machine.
         monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", made.tunnel_endpoint)
         monkeypatch.setenv("ODPS_ACCESS_ID", made.access_id)
         monkeypatch.setenv("ODPS_ACCESS_KEY", made.secret)

@@ -69,7 +69,7 @@ public class ReadDl4j {
                     line(file, "records", examples);
                     break;
                 case "FileBatchFolder":
-                    // As users of FileBatchRecordReader do: reads all files of a FileSplit as FileBatches.
+                    // Reads all files of a FileSplit as FileBatches, like users of FileBatchRecordReader.
                     long inside = 0;
                     URI[] found = new FileSplit(file).locations();
                     for (URI uri : found) {

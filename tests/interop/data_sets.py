@@ -1,4 +1,6 @@
-"""Data sets from three sources in any format, and the records that a reader must find in them. Both are computed with the same formulas.
+"""Data sets from three sources in any format, and the records that a reader must find.
+
+The same formulas compute the data sets' inputs and the expected records.
 
 | source | features | labels |
 |---|---|---|
@@ -45,7 +47,7 @@ def made(
 ) -> Path:
     """Returns the folder of a data set with a single split, `train`, in SHARDS shards.
 
-    `output` sets the format, `features` sets the features, and `reading` sets additional fields of the source.
+    `output` sets the format, `features` sets the features, and `reading` sets more fields of the source.
     """
     inputs = folder / "input"
     inputs.mkdir(parents=True)

@@ -1,5 +1,7 @@
-"""Tables that other people made and that packages ship. `infer` writes a job for each table, the job runs unchanged, and every value of the
-data set is compared with what pandas, Python's json or pyarrow reads from the same file.
+"""Tables that other people made, from packages.
+
+`infer` writes a job for each table, the job runs unchanged, and every value of the data set is compared with what pandas, Python's json or
+pyarrow reads from the same file.
 """
 
 import contextlib
@@ -47,14 +49,16 @@ _OWN_FOLDERS: Final[Mapping[str, str]] = {
 }
 """For each package that other tests need anyway, the folder that contains its tables."""
 _HEAD: Final = """\
-# Tables of other people
+# Third-party tables
 
-`make real-data` writes this page. Each file is one that a package ships. `dataprep infer` writes a job for it, `dataprep run` runs this job
-unchanged, and `dataprep verify` checks the data set. Then every value is compared with what another program reads from the same file:
-pandas for CSV, with the job's own words for missing values (`keep_default_na=False`), Python's `json` for JSON, and pyarrow for Parquet. The
-format is `tfrecord`, so floats are compared as float32. `make test` does this for some of the files, and `make nightly` for all of them.
+`make real-data` writes this page. Each file is part of a published package. `dataprep infer` writes a job for the file, `dataprep run` runs this
+job unchanged, and `dataprep verify` checks the data set. Then another program reads the same file, and every value in the data set is compared
+with the value that this program reads. The other program is pandas for CSV, with the job's own words for missing values
+(`keep_default_na=False`), Python's `json` for JSON, and pyarrow for Parquet. The data sets have the format `tfrecord`, so floats are compared
+as float32. `make test` does this for some of the files, and `make nightly` for all of them.
 
-Files of more than 3 MiB are left out. Files that aren't converted are at the end, with what `dataprep infer` or `dataprep run` says about them.
+Files of more than 3 MiB are left out. Files that aren't converted are listed at the end, with the message of `dataprep infer` or
+`dataprep run`.
 
 """
 _GOOD: Final = """
@@ -178,7 +182,7 @@ def made(table: Table, folder: Path) -> Made | str:
 
 
 def read_by_others(made_tables: Sequence[tuple[Table, Made]], folder: Path) -> list[Mapping[str, list[Any]]]:
-    """The values of each column of each table, as other programs read them."""
+    """The values of each column of each table, as read by other programs."""
     asked = [
         {
             "path": str(table.path),

@@ -36,7 +36,7 @@ def sparse(keys: list[int], values: list[float]) -> dict[str, Any]:
 
 
 def message(source: str, row: data_sets.Row) -> dict[str, Any]:
-    """The Record of a row."""
+    """The `Record` message of a row."""
     label = {"values": dense(row["label"])}
     if source == "idx":
         return {"features": {"values": dense(row["image"])}, "label": label}
@@ -52,7 +52,7 @@ def message(source: str, row: data_sets.Row) -> dict[str, Any]:
 
 
 def as_published(record: dict[str, Any]) -> dict[str, Any]:
-    """The message with the field names of the guide's schema. The SDK uses other field names."""
+    """The message with the field names of the schema in SageMaker's guide, which differ from those in its SDK."""
     features = {
         key: {"int64_tensor" if name == "int32_tensor" else name: value for name, value in entry.items()}
         for key, entry in record["features"].items()
@@ -74,7 +74,7 @@ def made(folder: Path) -> dict[str, Path]:
 
 
 def with_the_number(folder: Path) -> Path:
-    """A file with three records, the second of which contains the magic number: the value -1,804,698,880 has the same bytes."""
+    """A file with three records. The second record contains the magic number, because the value -1,804,698,880 has the same bytes."""
     (folder / "rows.csv").write_text("1,2\n3,-1804698880\n5,6\n")
     spec = {
         "source": {"csv": {"uris": [str(folder / "rows.csv")]}},
@@ -86,7 +86,7 @@ def with_the_number(folder: Path) -> Path:
 
 
 def fields(source: str) -> list[str]:
-    """The paths of a record's fields: `features/KEY`, `label/KEY` and further names."""
+    """The paths of a record's fields: `features/KEY` or `label/KEY`, followed by the names of inner fields."""
     record = message(source, data_sets.rows(source)[1])
     maps = [f"{part}/{key}" for part in ("features", "label") for key in sorted(record[part])]
     return maps + [name for name in record if name not in ("features", "label")]

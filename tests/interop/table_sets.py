@@ -25,8 +25,8 @@ def made(format_: str, folder: Path) -> dict[str, Path]:
 def rows(format_: str, source: str) -> list[data_sets.Row]:
     """All records.
 
-    Text formats write a float32 in its shortest form. Parsed as a float64, this text gives a slightly different value from that in binary
-    formats.
+    Text formats write a float32 in its shortest form. If this text is parsed as a float64, the value differs slightly from the value in
+    binary formats.
     """
     return [_row(format_, source, row) for row in data_sets.rows(source)]
 

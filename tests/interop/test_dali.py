@@ -17,7 +17,7 @@ READER = Path(__file__).parent / "readers" / "dali_sets.py"
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """DALI's output for all data sets. All are read in one run, because importing DALI takes seconds."""
+    """DALI's output for all data sets. All data sets are read in one run, because importing DALI takes seconds."""
     folder = tmp_path_factory.mktemp("dali")
     sets = []
     for source, output in tfrecord_sets.made(folder).items():

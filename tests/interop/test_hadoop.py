@@ -183,7 +183,7 @@ def expected_record(row: data_sets.Row, *, without: Sequence[str] = ()) -> list[
 
 
 def expected_example(row: data_sets.Row, *, source: str) -> dict[str, list[Any]]:
-    """The values as in a tf.train.Example, whose only float type is float32, and in which pixels are bytes."""
+    """The values as a tf.train.Example stores them: all floats as float32, and pixels and text as bytes."""
     if source == "idx":
         return {"image": [bytes(row["image"])], "label": row["label"]}
     made = {}

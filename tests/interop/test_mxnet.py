@@ -31,7 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
 
 @pytest.fixture(scope="module")
 def said(files: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """MXNet's output for every file. All are read in one run, because importing MXNet takes seconds."""
+    """MXNet's output for every file. All files are read in one run, because importing MXNet takes seconds."""
     wanted = tmp_path_factory.mktemp("wanted") / "wanted.json"
     wanted.write_text(json.dumps([with_index(source, file) for source, group in files.items() for file in group]))
     answer = json.loads(environments.run("mxnet", READER, [wanted]))

@@ -1,4 +1,4 @@
-"""Other programs find our nulls: pandas in tables and text, TensorFlow in examples, and the webdataset library in samples."""
+"""Other programs read our nulls: pandas reads tables and text, TensorFlow reads examples, and the webdataset library reads samples."""
 
 import json
 import math
@@ -33,7 +33,7 @@ def made(folder: Path, format_: str, **options: Any) -> str:
 
 
 def plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows, with None for what pandas regards as missing."""
+    """The rows, with None for each value that pandas regards as missing."""
     return [
         {name: (list(value) if name == "v" and value is not None else None if _is_missing(value) else value) for name, value in row.items()}
         for row in frame.to_dict("records")

@@ -21,7 +21,7 @@ SCHEMA = Path(__file__).parents[2] / "converter/dataprep_converter/formats/recor
 
 @pytest.fixture(scope="module")
 def by_sagemaker(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The SDK's output for all files. All are read in one run, because importing the SDK takes seconds."""
+    """The SDK's output for all files. All files are read in one run, because importing the SDK takes seconds."""
     outputs = recordio_sets.made(tmp_path_factory.mktemp("recordio"))
     files = [file for source in OPTIONS for file in data_sets.shards(outputs[source])]
     split = recordio_sets.with_the_number(tmp_path_factory.mktemp("number"))
@@ -30,7 +30,7 @@ def by_sagemaker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def by_protoc(by_sagemaker: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The generated code's output for the records that the SDK has unframed."""
+    """The generated code's output for the records that the SDK has extracted from the frames."""
     payloads = tmp_path_factory.mktemp("payloads") / "payloads.json"
     payloads.write_text(json.dumps([file["payloads"] for file in by_sagemaker["files"][:-1]]))
     return json.loads(environments.run("protoc", READERS / "protoc_records.py", [SCHEMA, payloads]))

@@ -1,4 +1,4 @@
-"""SequenceExamples written by TensorFlow survive a round trip: every step is read, and TensorFlow reads the same values from the output."""
+"""SequenceExamples that TensorFlow has written are read with every step, and TensorFlow reads the same values from the output."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""With the folder `_tfds`, TensorFlow Datasets can read every finished data set of tf.train.Examples where it is."""
+"""With the folder `_tfds`, TensorFlow Datasets can read every finished data set of tf.train.Examples without copying it."""
 
 import io
 import json

@@ -46,7 +46,7 @@ def sample(source: str, number: int, row: data_sets.Row) -> dict[str, Any]:
 
 
 def float32s(value: Any) -> Any:
-    """Replaces each decimal number by the float32 that it stands for."""
+    """Replaces each decimal number by the nearest float32."""
     if isinstance(value, list):
         return [float32s(each) for each in value]
     return float(np.float32(value)) if isinstance(value, float) else value

@@ -14,7 +14,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "csv": {"measures": "float", "exact": "float", "count": "int64", "name": "bytes", "id": "bytes", "about": "bytes", "label": "int64"},
     "libsvm": {"keys": "int64", "values": "float", "label": "float"},
 }
-"""The list type of each feature."""
+"""The list type (of tf.train.Feature) of each feature."""
 _IDX_FEATURES: Final[list[dict[str, Any]]] = [{"name": "image"}, {"name": "pixels", "columns": ["image"], "encoding": "Values"}]
 
 

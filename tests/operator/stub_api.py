@@ -1,6 +1,7 @@
-"""A stub API server that simulates rare faults: it can end a watch at any byte, and take away permissions.
+"""A stub API server that simulates rare faults.
 
-It serves discovery, lists, watches and Leases. Behavior that depends on the meaning of objects is tested on a real cluster.
+It can end a watch at any byte, and revoke permissions. It serves discovery, lists, watches and Leases. Behavior that depends on the meaning
+of objects is tested on a real cluster.
 """
 
 import asyncio

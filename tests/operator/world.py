@@ -220,7 +220,7 @@ class World:
         self.crons = CronReconciler(cache=self.cache, cluster=self.cluster, clock=lambda: self.cluster.now)
 
     def listen(self) -> None:
-        """Restart the watches after they were cut. All objects are listed, and missing objects are removed from the cache."""
+        """Restart the watches after an interruption. All objects are listed, and missing objects are removed from the cache."""
         self.cluster.watch = self._event
         for plural, kind in WATCHED.items():
             listed = [body["metadata"]["uid"] for (each, _, _), body in self.cluster.objects.items() if each == plural]

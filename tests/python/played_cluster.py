@@ -17,12 +17,12 @@ _JOBS = "/apis/dataprep.io/v1alpha1/namespaces/"
 
 @dataclass
 class PlayedCluster:
-    """The server, which runs on a thread of its own."""
+    """The server, which runs on a separate thread."""
 
     jobs: dict[str, Body] = field(default_factory=dict)
     """The DataPrepJobs, by namespace/name."""
     statuses: list[Body] = field(default_factory=list)
-    """The statuses that the next requests for a job return, in order. The last status is repeated."""
+    """The job statuses in the responses to the next requests, in order. The last status is repeated."""
     pods: list[Body] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
     events: list[Body] = field(default_factory=list)

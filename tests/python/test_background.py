@@ -1,4 +1,4 @@
-"""Coroutines that run for callers that aren't coroutines."""
+"""Tests of coroutines that run for callers that aren't coroutines."""
 
 import asyncio
 import signal
@@ -11,9 +11,10 @@ from dataprep_io.jobs import background
 
 
 async def numbers(closed: list[str], *, interrupts: bool) -> AsyncGenerator[int, None]:
-    """Yields two numbers. Then, interrupts the caller, who waits for the third.
+    """Yields two numbers. With `interrupts`, it then interrupts the caller while the caller waits for a third number.
 
-    If the signal comes just before the caller waits, Python tells the caller of it when the wait ends, so the wait is short.
+    If the signal comes just before the caller begins to wait, Python reports the signal only at the end of the wait. So the generator
+    sleeps only for a second.
     """
     try:
         yield 1

@@ -117,7 +117,7 @@ TABLE: dict[str, Any] = {"kind": ["a", "b"], "n": [0, 2], "share": [0.5, 1], "ye
         ({"kind": []}, BadSpec, r"the classes of 'kind' must be a list of names; got \[\]"),
         ({"kind": ["a", 1]}, BadSpec, "the class names of 'kind' must be strings, but one is 1, a int"),
         ({"kind": ["a", "b", "a"]}, BadSpec, "the class 'a' of 'kind' occurs twice"),
-        (["kidn"], BadSpec, "The data has no column 'kidn', which classes names: it has kind, n, share, year. Did you mean 'kind'?"),
+        (["kidn"], BadSpec, "classes: the data has no column 'kidn'; it has kind, n, share, year. Did you mean 'kind'?"),
         (["n"], BadSpec, "the column 'n' is int64, which has no categories. Pass the names of its classes"),
         ({"share": ["a"]}, BadSpec, "the column 'share' is double, but a column with classes must contain whole numbers or strings"),
         (["year"], BadSpec, "the class names of 'year' must be strings, but one is 1999, a int"),

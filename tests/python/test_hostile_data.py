@@ -1,4 +1,4 @@
-"""Data that is almost valid. An error names each fault, and no value changes its meaning."""
+"""Tests of data that is almost valid: an error names each fault, and no value changes its meaning."""
 
 import datetime as dt
 from collections.abc import Iterator

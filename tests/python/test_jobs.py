@@ -142,7 +142,7 @@ def test_a_script_with_several_workers_needs_no_main_guard(tmp_path: Path) -> No
     script.write_text(
         "import dataprep_io as dp\n"
         "from dataprep_converter.steps import pool\n"
-        "pool.INLINE_BYTES = 0\n"  # other processes work although the input is small
+        "pool.INLINE_BYTES = 0\n"  # use worker processes even for a small input
         "print('begin')\n"
         f"print(dp.Job('rows', **{spec!r}).run(workers=2, quiet=True).records)\n"
     )

@@ -1,4 +1,7 @@
-"""Data sets of libraries that aren't installed here. Classes with the same names and methods stand in for the libraries."""
+"""Data sets of libraries that aren't installed in this environment.
+
+Classes with the same names and methods stand in for the libraries' classes.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -202,14 +205,14 @@ def test_a_class_label_has_class_names(tmp_path: Path) -> None:
 def test_names_that_differ_from_those_of_a_class_label_are_refused(tmp_path: Path) -> None:
     data = HuggingFaceDataset(pa.table({"label": [1]}), {"label": ClassLabel(["cat", "dog"])})
     assert dict(dp.write(data, tmp_path / "set", classes=["label"]).classes) == {"label": ("cat", "dog")}
-    with pytest.raises(BadSpec, match="the classes of 'label' are dog, cat, but those in the data are cat, dog"):
+    with pytest.raises(BadSpec, match="the classes of 'label' are dog, cat, but the data has the classes cat, dog"):
         dp.write(data, tmp_path / "other", classes={"label": ["dog", "cat"]})
 
 
 def test_splits_with_other_class_labels_are_refused(tmp_path: Path) -> None:
     table = pa.table({"label": [0]})
     named = {name: HuggingFaceDataset(table, {"label": ClassLabel([name, "b"])}) for name in ("train", "test")}
-    with pytest.raises(BadSpec, match="the classes of 'label' are train, b, but those in the data are test, b"):
+    with pytest.raises(BadSpec, match="the classes of 'label' are train, b, but the data has the classes test, b"):
         dp.write(DatasetDict(named), tmp_path / "set")
 
 

@@ -33,7 +33,7 @@ def template(number: int) -> Any:
 
 
 def filled(text: str) -> str:
-    """The text with all parameters filled in, as Argo would fill them in."""
+    """The text after all parameters are replaced by their values, as Argo does."""
     for name, value in VALUES.items():
         text = text.replace(name, value)
     assert "{{" not in text

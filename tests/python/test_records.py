@@ -38,9 +38,7 @@ def test_arrays_of_one_shape_are_tensors_and_others_are_lists() -> None:
 def test_later_records_have_the_types_of_the_first_ones() -> None:
     records = [{"n": n} for n in range(1500)]
     assert table_of(records).column("n").to_pylist() == list(range(1500))
-    with pytest.raises(
-        BadData, match=r"^Record 1300: 'n' is 0\.5, expected int64\. The types are those of the first records; pass schema="
-    ):
+    with pytest.raises(BadData, match=r"^Record 1300: 'n' is 0\.5, expected int64\. The first records determine the types; pass schema="):
         table_of([*records[:1300], {"n": 0.5}])
     floats = table_of([*records[:1300], {"n": 0.5}], schema=pa.schema([("n", pa.float64())]))
     assert floats.column("n")[1300].as_py() == 0.5
@@ -60,7 +58,7 @@ def test_a_record_that_does_not_fit_is_named() -> None:
         table_of([{"n": object()}])
     with pytest.raises(BadData, match=r"^Record 1024 has 'm', but the columns of the first records are n\."):
         table_of([*({"n": n} for n in range(1024)), {"n": 1, "m": 2}])
-    with pytest.raises(BadData, match="Record 1 has 3 values, but there are the 2 columns a, b"):
+    with pytest.raises(BadData, match="Record 1 has 3 values, but columns has 2 names: a, b"):
         table_of([(1, 2), (1, 2, 3)], columns=["a", "b"])
 
 

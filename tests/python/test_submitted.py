@@ -190,7 +190,7 @@ def test_a_job_can_be_suspended_resumed_and_deleted(played: PlayedCluster) -> No
     assert played.jobs["team/rows"]["spec"]["suspend"] is False
     job.delete()
     assert played.jobs == {}
-    job.delete()  # nothing is left to delete, which is no error
+    job.delete()  # the job is gone already, which is no error
 
 
 def a_pod(name: str, created: str, phase: str) -> dict[str, Any]:

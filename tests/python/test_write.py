@@ -1,4 +1,4 @@
-"""`dataprep_io.write` with data of each kind: what is read back, what is refused, and what a failed write leaves."""
+"""`dataprep_io.write` with data of each kind: values that are read back, data that is refused, and files that a failed write leaves."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def rows_of(result: dp.Result, **options: Any) -> list[dict[str, Any]]:
 
 
 class OnlyStream:
-    """A table of a library such as Polars, of which dataprep uses only the Arrow protocol."""
+    """A table of a library such as Polars. dataprep uses only the table's Arrow protocol."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         table: Any = pa.table(COLUMNS)

@@ -79,7 +79,7 @@ def test_blocks_may_be_tables_of_pandas(played: Any, tmp_path: Path) -> None:
 
 
 def test_blocks_are_read_in_the_thread_that_calls_write(played: Any, tmp_path: Path) -> None:
-    """While the blocks are read, Ray runs earlier operators, which may depend on the thread."""
+    """While the sink reads the blocks, Ray runs earlier operators, which may depend on the thread."""
     threads = set()
 
     def attempts(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
@@ -224,8 +224,8 @@ def test_each_row_is_there_once_although_attempts_fail_or_are_repeated(played: A
     def attempts(write: Callable[[Iterable[Any]], Any], blocks: list[Any]) -> Any:
         if blocks:
             with pytest.raises(ConnectionError):
-                write(broken(blocks))  # like a killed worker, which would also leave hidden files
-        write(iter(blocks))  # this result counts as lost, so Ray runs the task again
+                write(broken(blocks))  # like a killed worker, but a killed worker would also leave hidden files
+        write(iter(blocks))  # Ray treats this result as lost, and runs the task again
         return write(iter(blocks))
 
     write_datasink(played.DataprepDatasink(str(tmp_path / "out"), shards={"records": 2}), TASKS, attempts=attempts)

@@ -29,7 +29,7 @@ def tasks_of(source: Any, parallelism: int = 1, limit: int | None = None) -> lis
 
 
 def rows_of(source: Any, parallelism: int = 1) -> list[dict[str, Any]]:
-    """Return all rows, after checking that each block has the schema and the number of rows that its task has announced."""
+    """Return all rows, after checking that each block has the schema and the number of rows that its task has declared."""
     rows = []
     for task in tasks_of(source, parallelism):
         blocks: list[Any] = list(task())
@@ -105,7 +105,7 @@ def test_tensors_are_rays_and_keep_nulls(played: Any, tmp_path: Path) -> None:
 
 
 def test_objects_of_a_file_are_never_unpickled() -> None:
-    """Ray registers this type, and would unpickle its values when they are read."""
+    """Ray registers an extension type for Python objects, which would unpickle the values when they are read."""
     objects = _any.ExtensionArray.from_storage(Objects(), pa.array([b"code"], pa.large_binary()))
     kind = ray_type(objects.type, "x")
     assert (kind, as_ray_type(objects, kind).type) == (pa.large_binary(), pa.large_binary())

@@ -104,7 +104,7 @@ def test_a_split_may_be_a_name_or_several() -> None:
     [
         ({"columns": "image"}, "The option columns must be a list of names, such as ['a', 'b']; got 'image'."),
         ({"columns": []}, "The option columns must be a list of names"),
-        ({"columns": ["a", "a"]}, "The option columns names 'a' twice."),
+        ({"columns": ["a", "a"]}, "The option columns contains 'a' twice."),
         ({"split": ["a", 1]}, "The option split must be a list of names"),
         ({"split_column": ""}, "The option split_column must be the name of a column; got ''."),
         ({"uri": None}, "The URI of the data set must be a string or a path; got None."),

@@ -27,7 +27,7 @@ class WorkerInfo:
 
 
 class FakeTorch:
-    """The modules `torch` and `torch.utils.data`. They tell this process which worker it is."""
+    """The modules `torch` and `torch.utils.data`. `get_worker_info` says that this process is `worker`."""
 
     def __init__(self) -> None:
         self.worker: WorkerInfo | None = None
@@ -71,7 +71,7 @@ class FakeLoader:
         self.steps_since_snapshot = 0
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the batches that are left."""
+        """Yields the remaining batches."""
         active = list(range(len(self._iterators)))
         while active:
             for number in list(active):

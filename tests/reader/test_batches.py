@@ -294,7 +294,7 @@ def test_text_is_read_as_record_by_record(
 
 
 class _Nothing:
-    """No decoder is an instance of this class."""
+    """A class of which no decoder is an instance."""
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv"])

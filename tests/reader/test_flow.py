@@ -1,4 +1,4 @@
-"""Threads that read ahead: the order, the limits, errors at the right position, and reading during computations."""
+"""Threads that read ahead: the order of items, the limits, errors at the right position, and reading during computations."""
 
 import gc
 import threading
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dataprep_reader.flow import Run, ahead, cut, in_order
 
 PATIENCE_SECONDS = 60
-"""If nothing has happened for this long, the test fails. This value doesn't measure performance."""
+"""If nothing has happened for this long, the test fails. This limit has nothing to do with performance."""
 
 
 def threads() -> list[str]:
@@ -122,7 +122,7 @@ def test_reading_goes_on_while_the_other_computes(depth: int) -> None:
 
     waited = 0
     for item in ahead(in_order((partial(slow, item) for item in range(N)), threads=1), depth=depth):
-        # The next item must be read during this computation. If the item were read only on request, the wait would time out.
+        # The next item must be read during this computation. If it were read only on request, this wait would time out.
         if item + 1 < N and not was_read[item + 1].wait(PATIENCE_SECONDS):
             waited += 1
     waited += 1  # the first item is always waited for

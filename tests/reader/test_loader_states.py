@@ -1,5 +1,6 @@
-"""Loaders with workers save their states on all ranks. Another number of ranks and workers continues from these states, and every record is
-read once.
+"""Loaders with workers save their states on all ranks.
+
+A different number of ranks and workers continues from these states, and every record is read once.
 
 tests/interop/heavy/test_reader_torch.py has the same tests with torchdata.
 """
@@ -35,7 +36,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Ranks:
-    """The loaders of all ranks, which read in step, as in training."""
+    """The loaders of all ranks. All ranks read the same number of batches, as in training."""
 
     def __init__(self, torch: FakeTorch, module: Any, folder: Path, shape: Shape, *, states: Sequence[Any] = (), **options: Any) -> None:
         ranks, workers = shape
@@ -139,7 +140,8 @@ def test_a_loader_that_is_ahead_of_its_state_is_refused(folder: Path, ranks: Any
 def test_states_of_some_loaders_are_refused(folder: Path, ranks: Any) -> None:
     states = ranks((2, 2)).states()
     with pytest.raises(
-        ValueError, match=exactly("The state of every rank is needed exactly once; got the states of the ranks [2, 3], of 4 ranks.")
+        ValueError,
+        match=exactly("There are 4 ranks, and the state of each rank is needed exactly once; got the states of the ranks [2, 3]."),
     ):
         opened(folder, batch_size=3, shuffle=5).restore([states[1]])
     with pytest.raises(ValueError, match=exactly("This is not a reader state of version 1 or 2: {'loader': 1}.")):

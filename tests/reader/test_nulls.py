@@ -104,7 +104,7 @@ def test_many_patterns_of_nulls_are_read_in_one_call(tmp_path: Path, monkeypatch
     out = output_of(
         parse_job({"source": {"parquet": {"uris": [str(tmp_path / "rows.parquet")]}}, "output": {"uri": str(tmp_path / "out")}})
     )
-    monkeypatch.setattr(ShardLayout, "built", None)  # so that the reader parses the records one by one
+    monkeypatch.setattr(ShardLayout, "built", None)  # makes the reader parse the records one by one
     found: Any = list(open_data_set(str(out), split="train", as_="arrow"))
     assert [{name: row[name] for name in columns} for batch in found for row in batch.to_pylist()] == pa.table(columns).to_pylist()
 

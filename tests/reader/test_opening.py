@@ -1,4 +1,4 @@
-"""The sources that can be opened: a folder, its shards, a list of paths, a manifest. Also the errors for all other sources."""
+"""Tests of the sources that can be opened (a folder, its shards, a list of paths, a manifest), and of the errors for all other sources."""
 
 import json
 import shutil

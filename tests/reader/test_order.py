@@ -55,8 +55,8 @@ def test_epochs_seeds_and_windows_have_orders_of_their_own() -> None:
 def test_the_order_of_a_window_is_what_it_was() -> None:
     """A saved state may be used weeks later.
 
-    States contain the version of the part `shuffle`, so a change that gives the same seed a different order needs a new version of this
-    part.
+    States contain the version of the shuffle algorithm (`shuffle_version`). If a change gives the same seed a different order, this
+    version must change too.
     """
     assert window_order(8, seed=7, epoch=0, window=0).tolist() == [0, 1, 6, 7, 4, 5, 2, 3]
 

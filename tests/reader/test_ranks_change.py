@@ -1,6 +1,6 @@
 """All ranks save their states in the middle of an epoch.
 
-Another number of ranks continues from these states, and every record is read once.
+A different number of ranks continues from these states, and every record is read once.
 """
 
 import json
@@ -131,7 +131,7 @@ def test_a_state_in_the_rest_can_be_saved_and_restored(folder: Path) -> None:
     last = opened(folder, batch_size=6, epochs=2, shuffle=5)
     last.restore(json.loads(json.dumps(again.state())))
     assert begin + numbers_of(last) == whole
-    assert last.state()["version"] == 1  # the rest has been read
+    assert last.state()["version"] == 1  # the rest of the epoch has been read
 
 
 def test_with_drop_remainder_all_new_ranks_have_equal_numbers_of_batches(folder: Path) -> None:
@@ -179,11 +179,13 @@ def test_states_that_are_not_those_of_all_ranks_are_refused(folder: Path) -> Non
     states = states_of(readers(folder, 3, shuffle=5))
     one = opened(folder, batch_size=6, shuffle=5)
     with pytest.raises(
-        ValueError, match=exactly("The state of every rank is needed exactly once; got the states of the ranks [0, 2], of 3 ranks.")
+        ValueError,
+        match=exactly("There are 3 ranks, and the state of each rank is needed exactly once; got the states of the ranks [0, 2]."),
     ):
         one.restore([states[0], states[2]])
     with pytest.raises(
-        ValueError, match=exactly("The state of every rank is needed exactly once; got the states of the ranks [0, 0, 1], of 3 ranks.")
+        ValueError,
+        match=exactly("There are 3 ranks, and the state of each rank is needed exactly once; got the states of the ranks [0, 0, 1]."),
     ):
         one.restore([states[0], states[0], states[1]])
     with pytest.raises(

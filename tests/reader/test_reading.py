@@ -28,7 +28,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same records in files that can be read from any record, from any group of records, or only from the beginning."""
+    """Data sets with the same records, each in three files.
+
+    Depending on the data set, its files can be read from any record, from any group of records, or only from the beginning.
+    """
     made = tmp_path_factory.mktemp
     return {
         "index": numbers(made("index"), count=COUNT),
@@ -131,8 +134,10 @@ def test_every_epoch_has_every_record_once_in_an_order_of_its_own(folders: dict[
 
 
 def test_a_window_that_holds_all_mixes_all(folder: Path) -> None:
-    """By default, a small data set fits into one window, so the first tenth of the shuffled records comes from all tenths of the data
-    set."""
+    """By default, a small data set fits into one shuffle window.
+
+    So the first tenth of the shuffled records comes from all tenths of the data set.
+    """
     first = flat(opened(folder, shuffle=5))[: COUNT // 10]
     assert len({number * 10 // COUNT for number in first}) >= 6
 
@@ -252,7 +257,7 @@ def test_a_state_after_some_batches_is_that_of_a_loop_that_used_them(folder: Pat
 
 def test_a_state_after_more_batches_than_the_loop_has_is_refused(folder: Path) -> None:
     reader = opened(folder, batch_size=10, epochs=2)
-    with pytest.raises(ValueError, match=exactly("batches must be at most 28, which is all that the loop has left; got 29.")):
+    with pytest.raises(ValueError, match=exactly("batches must be at most 28, the number of batches that the loop has left; got 29.")):
         reader.state(batches=29)
     with pytest.raises(ValueError, match=exactly("batches must be at least 0; got -1.")):
         reader.state(batches=-1)

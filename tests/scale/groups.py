@@ -93,16 +93,14 @@ def _remove(folder: Path) -> None:
 
 
 def _parents() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Yields each folder in which a group could be created.
-
-    For each folder, also yields the name of the file for the memory limit, and the name and content of the file for the swap limit.
-    """
+    """Yields each folder in which a group could be created, and (file for the memory limit, file for the swap limit, swap limit)."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             yield _GROUPS / "memory" / path.lstrip("/"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "{limit}")
         elif number == "0":
-            # In version 2, a group with processes can't enable controllers for its children, so the new group might have to be its sibling.
+            # In version 2, a group that contains processes can't enable controllers for its children. So the new group might have to be a
+            # sibling of this process's group.
             for parent in (_GROUPS / path.lstrip("/"), (_GROUPS / path.lstrip("/")).parent):
                 yield parent, ("memory.max", "memory.swap.max", "0")
 

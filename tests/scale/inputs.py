@@ -182,7 +182,7 @@ def a_tar(folder: Path, size: int) -> Made:
 
 
 def a_join(folder: Path, size: int) -> Made:
-    """Two unsorted tables that have nine out of ten keys in common."""
+    """Two unsorted tables. Nine out of ten keys are in both tables."""
     rows = size // (2 * _JOIN_ROW_BYTES)
     apart = rows // 10
     tables = []

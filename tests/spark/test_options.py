@@ -61,7 +61,7 @@ def test_the_save_mode_is_sparks_flag_or_an_option(options: dict[str, str], over
         ({"parquet": "{}"}, "The option parquet can't be set as a whole. It has the options parquet."),
         ({"split": "test", "splitColumn": "part"}, "The options split and splitColumn contradict each other"),
         ({"splitColumn": " "}, "The option splitColumn must be the name of a column; got ' '."),
-        ({"nested": "a,b,a"}, "The option nested names 'a' twice."),
+        ({"nested": "a,b,a"}, "The option nested contains 'a' twice."),
         ({"overwrite": "Always"}, "The option overwrite isn't supported: use mode()."),
         ({"table.uri": "odps://p/tables/t"}, "The option table.uri isn't supported: write the DataFrame to the table with Spark."),
         ({"fileName": "{split}.{ext}"}, "fileName must contain {shard} but not {shards}"),
@@ -97,7 +97,7 @@ def test_without_a_path_the_call_is_named() -> None:
         ("file:///a/set", "/a/set"),
         ("FILE:/a/set", "/a/set"),
         ("file://localhost/a/set", "/a/set"),
-        # As in all other commands and in Spark's own paths, % has no meaning.
+        # As in all other commands and in Spark's own paths, % has no special meaning.
         ("file:/a%20b", "/a%20b"),
         ("s3://bucket/a:b", "s3://bucket/a:b"),
         ("/a:b/set", "/a:b/set"),
@@ -130,8 +130,8 @@ def test_a_list_without_names_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": "a,a"}, "The option columns names 'a' twice."),
-        ({"split": '["train", "train"]'}, "The option split names 'train' twice."),
+        ({"columns": "a,a"}, "The option columns contains 'a' twice."),
+        ({"split": '["train", "train"]'}, "The option split contains 'train' twice."),
         ({"splitColumn": ""}, "The option splitColumn must be the name of a column; got ''."),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_feature_with_the_name_of_the_splits_column_needs_another_name(tmp_pat
 def test_names_of_columns_may_have_any_case_as_in_spark(tmp_path: Path) -> None:
     write_frame(tmp_path / "out", [[numbers(0, 2, Split=["x", "y"])]], splitColumn="SPLIT")
     assert read(tmp_path / "out", split="x", columns="N,WORD") == [{"n": 0, "word": "word 0", "split": "x"}]
-    with pytest.raises(BadSpec, match="The option columns names 'n' twice."):
+    with pytest.raises(BadSpec, match="The option columns contains 'n' twice."):
         opened(tmp_path / "out", columns="n,N")
     write_frame(tmp_path / "set", [[numbers(0, 2, Split=["x", "y"])]])
     with pytest.raises(BadSpec, match="has a column 'Split', which is also the name of the column with the splits"):

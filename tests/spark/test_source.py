@@ -1,4 +1,4 @@
-"""The classes that Spark calls, with stand-ins for PySpark's own. The heavy tests call them with Spark itself."""
+"""Tests the classes that Spark calls. Other classes stand in for PySpark's own classes. The heavy tests use Spark itself."""
 
 import importlib
 import pickle

@@ -41,11 +41,11 @@ TOKEN_AUDIENCE = "dataprep-operator"  # noqa: S105  # a name, not a secret
 LARGEST_NUMBER: Final = 2**53
 """The largest number in a message. The API server refuses a status with numbers that have more than 64 bits or are infinite."""
 MOST_TASKS: Final = 10_000
-"""The maximum number of tasks in a plan, and of parts in a scan. The operator keeps lists of tasks in memory."""
+"""The maximum number of tasks in a plan. It is also the maximum number of parts in a scan. The operator keeps lists of tasks in memory."""
 
 
 class _Reported(Model):
-    """A message from a pod. A message is refused if a status can't store all of its numbers."""
+    """A message from a pod. Messages with numbers that a status can't store are refused."""
 
     @model_validator(mode="after")
     def _check_numbers(self) -> Self:
@@ -81,7 +81,7 @@ class PlanResult(_Reported):
     plan_uri: LongUri
     tasks: Annotated[int, Field(ge=0, le=MOST_TASKS)]
     shuffle_tasks: Annotated[int, Field(ge=1, le=MOST_TASKS)] | None = None
-    """The number of tasks in the first round of a shuffle, or None if there is no first round. The conversion must wait for these tasks."""
+    """The number of tasks of the shuffle step, or None if the job has no shuffle step. The conversion must wait for these tasks."""
     shards: Count
     records: Count
     bytes_in: Count
@@ -90,7 +90,10 @@ class PlanResult(_Reported):
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
-    """The class names of all `labels`, compressed by `_with_packed_classes`. This field is set only when a message is serialised, and only if the plain names don't fit."""
+    """The class names of all `labels`, compressed by `_with_packed_classes`.
+
+    This field is set only in a serialised message, and only if the plain names don't fit into the message.
+    """
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
     """The commit to which `spec.code.git` was resolved."""
     reused: bool = False
@@ -101,9 +104,9 @@ class PlanResult(_Reported):
     commit: "CommitResult | None" = None
     """The data set that was found or, for a small job, the data set that the plan pod wrote itself."""
     work_seconds: Annotated[float, Field(ge=0)] | None = None
-    """How long the conversion took, if the plan pod did it."""
+    """How long the conversion took, if the plan pod converted the records itself."""
     commit_seconds: Annotated[float, Field(ge=0)] | None = None
-    """How long the commit took, if the plan pod did it."""
+    """How long the commit took, if the plan pod did the commit itself."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
@@ -115,7 +118,11 @@ class ScanRequest(_Reported):
 
     kind: Literal["scan"] = "scan"
     scan: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f]{8,64}$")]
-    """The hex digest that names the scan. Scans with the same name and the same number of parts divide the same files in the same way. So a scan that is repeated finds its finished parts."""
+    """The hex digest that names the scan.
+
+    Scans with the same name and the same number of parts divide the same files in the same way. So a repeated scan finds the parts that it
+    has already finished.
+    """
     parts: Annotated[int, Field(ge=2, le=MOST_TASKS)]
     """The number of parts. Each part is scanned by one pod."""
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
@@ -175,9 +182,9 @@ class RemoveResult(_Reported):
     files: Count = 0
     bytes: Count = 0
     kept: Count = 0
-    """The number of files with the name of one of the job's files, but contents that the job didn't write. These files are kept."""
+    """The number of files that have the name of one of the job's files, but whose contents the job didn't write. These files are kept."""
     kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
-    """The first few of the kept files."""
+    """The first few of the files that were kept."""
     owner: Annotated[str, Field(max_length=64)] | None = None
     """The other run that has taken over the output folder. If this field is set, no file was removed."""
 
@@ -201,7 +208,8 @@ _NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short],
 
 
 StoreKey = Annotated[str, Field(max_length=16)]
-"""The index of a store's entry in `spec.stores`, such as `0`. For a store without an entry, the store's scheme, such as `s3`."""
+"""Identifies a store: the index of the store's entry in `spec.stores`, such as `0`. A store without an entry is identified by its scheme,
+such as `s3`."""
 MOST_STORES = 48
 
 
@@ -212,7 +220,7 @@ class RequestCounts(Model):
     """The time since the first request."""
     sent: Count = 0
     refused: Count = 0
-    """The requests that the store refused because there were too many."""
+    """The number of requests that the store refused because it received too many requests."""
     is_waiting: bool = False
     """Whether requests are waiting for their turn. If so, the pod could use a larger share."""
     limit: Annotated[float, Field(ge=0.1, allow_inf_nan=False)] | None = None
@@ -220,7 +228,11 @@ class RequestCounts(Model):
 
 
 class ProgressReport(_Reported):
-    """One worker pod's counts since the start of its task. A plan pod that does a small job's work reports this work as task 0, and a pod of the shuffle step reports its slice. The counts are totals, so a lost or repeated report does no harm."""
+    """One worker pod's counts since the start of its task.
+
+    If a plan pod also does the work of a small job, the task has the number 0. The task of a pod in the shuffle step is the pod's slice.
+    The counts are totals, so a lost or repeated report does no harm.
+    """
 
     job: Annotated[str, Field(max_length=253)]
     """The name of the DataPrepJob. The namespace, and the pod's name and uid, come from the pod's token instead."""
@@ -234,12 +246,15 @@ class ProgressReport(_Reported):
     shards_done: Count = 0
     shards_active: Count = 0
     shards_total: Count | None = None
-    """The job's number of shards. Only plan pods set this field and `records.total`, because the operator lacks the plan while they run."""
+    """The job's number of shards.
+
+    Only plan pods set this field and `records.total`, because the operator doesn't know the plan while these pods run.
+    """
     records: RecordProgress = RecordProgress()
     bytes_in: Count = 0
     bytes_out: Count = 0
     requests: Annotated[dict[StoreKey, RequestCounts], Field(max_length=MOST_STORES)] | None = None
-    """The requests by store. None means that the pod won't send any more requests, or that its release doesn't count them."""
+    """The requests by store. None means that the pod will send no more requests, or that the pod's release doesn't count requests."""
 
 
 class ProgressReply(Model):
@@ -263,7 +278,7 @@ def dump(message: Message) -> str:
 
 
 def _serialise(message: Message) -> str:
-    # `kubectl describe` prints the message in a terminal, so control characters are escaped. JSON keeps its meaning.
+    # `kubectl describe` prints the message in a terminal, so control characters are escaped. Escaping doesn't change what the JSON means.
     return printable(message.model_dump_json(by_alias=True, exclude_none=True))
 
 
@@ -288,8 +303,8 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
         yield from (_with_classes_that_fit(small), _with_classes_that_fit(small.model_copy(update={"warnings": []})), bare)
         yield bare.model_copy(update=no_splits)
         if message.commit is not None and not message.reused:
-            # If this message lacks the commit, the commit step runs and reports the commit. Running this step on a finished data set does
-            # no harm.
+            # Without `commit` in this message, the operator starts the commit step, which reports the result. On a finished data set, the
+            # commit step does no harm.
             yield from _shortened_versions(message.model_copy(update={"commit": None, "work_seconds": None, "commit_seconds": None}))
     elif isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
@@ -301,7 +316,7 @@ def _shortened_versions(message: Message) -> Iterator[Message]:
 def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
     """Return the plan with packed class names.
 
-    For each label, the plan keeps as many names as fit into the message, but at least 20, even if the message is then too long.
+    For each label, as many names as fit into the message are kept. At least 20 names are kept, even if they make the message too long.
     """
     counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
     beyond = bisect_left(counts, True, key=lambda count: len(_serialise(_with_packed_classes(plan, count)).encode()) > TERMINATION_LIMIT)

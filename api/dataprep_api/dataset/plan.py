@@ -1,12 +1,13 @@
 """The plan, which assigns every sample to a split and a shard before any conversion starts.
 
-A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately: an image file,
-an IDX file, or a range of rows of a CSV file. Samples are numbered from 0 across all units, in the order of the units. A split is a set of
-sample numbers. A split is defined by ranges and, if it has a fraction, also by a hash interval. A shard is a range of a split's ranks.
+A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately. Examples are
+an image file, an IDX file, and a range of rows of a CSV file. Samples are numbered from 0 across all units, in the order of the units. A
+split is a set of sample numbers. A split is defined by ranges and, if it has a fraction, also by a hash interval. A shard is a range of
+positions (*ranks*) in a split.
 
-If all splits are defined by ranges and hash intervals, the plan stores no data per sample or per shard, and every worker derives the same
-assignment. Splits that depend on values or ranks (a column, groups, classes, exact fractions, counts, a limit) can't be defined this way.
-For such splits, `splits.parquet` stores one compressed byte per sample.
+If ranges and hash intervals define all splits, the plan stores no data per sample or per shard, because every worker can derive the same
+assignment. This isn't possible for splits by column, group, class, exact fraction or count, or with a limit. For these splits,
+`splits.parquet` stores one compressed byte per sample.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,7 @@ For splits by fraction or by code, the plan stores how many samples of each bloc
 """
 
 FEWEST_BUNDLED = 8
-"""The smallest number of shards in a bundle: consecutive shards of a task whose reports are stored a second time, together in one file."""
+"""The smallest number of shards in a bundle. A bundle is a file that repeats the reports of consecutive shards of one task."""
 MOST_BUNDLED = 256
 """The largest number of shards in a bundle. A report takes up to about 8 KB, so the file of a bundle takes up to about 2 MB."""
 
@@ -50,12 +51,15 @@ class SplitPlan(Model):
     code: int | None = None
     """If set, only samples with this code in `splits.parquet` belong to the split."""
     block_counts: list[int] | None = None
-    """With `hash` or `code`: how many samples of each block belong to the split. Each block consists of HASH_BLOCK consecutive samples of the concatenated ranges."""
+    """The number of samples of each block that belong to the split.
+
+    The field is set with `hash` or `code`. Each block consists of HASH_BLOCK consecutive samples of the concatenated ranges.
+    """
     records: int
     batch: int = 1
     """The number of samples in a minibatch, or 1 without minibatches. A minibatch is never divided between shards."""
     expected: int | None = None
-    """The number of records that the split should have, if its rule is a number or a fraction."""
+    """The number of records that the split should have. The field is set if the split's rule is a number or a fraction."""
     tolerance: int | None = None
     """The allowed deviation from `expected`. For randomly drawn fractions, the tolerance is four standard deviations."""
     shards: int
@@ -64,10 +68,10 @@ class SplitPlan(Model):
     first_shard: int = 0
     """The number in the name of the first shard's file. Files with lower numbers belong to an earlier run."""
     first_block: int = 0
-    """With `code`: the index of this entry's first block in `splits.parquet`."""
+    """The index of this entry's first block in `splits.parquet`. The field is set with `code`."""
 
     def first_rank(self, shard: int) -> int:
-        """Return the rank of the first record of the shard with this index. For the index after the last shard, return the number of records."""
+        """Return the rank of a shard's first record, or the number of records if `shard` equals the number of shards."""
         batches = -(-self.records // self.batch)
         return min(self.records, self.batch * (batches * shard // self.shards))
 
@@ -82,11 +86,11 @@ class Earlier(Model):
     units: int
     samples: int
     splits: int
-    """The number of entries that the run has in `PlanHead.splits`."""
+    """The number of entries of `PlanHead.splits` that belong to the run."""
 
 
 class UnitGroups(Model):
-    """Where `units.parquet` stores each row group, so that a worker can read a group on its own and check its bytes."""
+    """The positions and digests of the row groups in `units.parquet`. With them, a worker can read and check a single row group."""
 
     rows: int
     """The number of units in each group except the last."""
@@ -108,20 +112,23 @@ class PlanHead(StoredDocument):
     run_id: str
     encoding_version: int
     parts: dict[str, int] = {}
-    """The versions of the parts that affect the bytes (`run_id.PARTS`). Parts that are at version 1 are omitted."""
+    """The versions of the rules that affect the bytes (`run_id.PARTS`). Rules with version 1 are omitted."""
     spec_sha256: str
     inputs_sha256: str
     """The digest of the paths, sizes and pins of all units."""
     units_sha256: str
     """The digest of `units.parquet`."""
     unit_groups: UnitGroups | None = None
-    """The row groups of `units.parquet`, if there is more than one."""
+    """The row groups of `units.parquet`, if it has several row groups."""
     codes_sha256: str | None = None
     """The digest of `splits.parquet`, if the splits need this file."""
     reader: str
     """The source's key in the registry of readers."""
     reader_state: dict[str, Any] = {}
-    """What the reader determined while planning, such as columns, types, classes and roots. The state consists of JSON values in a form that the reader defines."""
+    """What the reader determined while planning, such as columns, types, classes and roots.
+
+    The state consists of JSON values in a form that the reader defines.
+    """
     learned: dict[str, Any] = {}
     """What transforms learned from the data, such as the terms of a vocabulary. The keys are the numbers of the transforms."""
     samples: int
@@ -136,7 +143,7 @@ class PlanHead(StoredDocument):
     keys: dict[str, str] = {}
     """Maps each environment variable that contains a key (`hash.keyEnv`) to the digest of a constant, computed with this key.
 
-    Without revealing a key, the digest shows whether the key is still the same.
+    The digest shows whether the key is still the same, without revealing the key.
     """
     commits: dict[str, str] = {}
     """Maps each branch or tag of the Hugging Face Hub that the source reads (`hf://datasets/org/name@main`) to its commit at the time of planning.
@@ -145,9 +152,9 @@ class PlanHead(StoredDocument):
     """
     shuffle_seed: int | None = None
     shuffle_tasks: int | None = None
-    """The number of tasks in the first round of a shuffle, or None if there is no first round.
+    """The number of tasks of the shuffle step, or None if the job has no shuffle step.
 
-    Each of these tasks reads one slice of the input, and divides its records among the convert tasks.
+    Each of these tasks reads one slice of the input, and divides the slice's records among the convert tasks.
     """
     splits: list[SplitPlan]
     """The splits. An extended data set has one entry for each split of each run, starting with the entries of the earliest run."""
@@ -158,7 +165,7 @@ class PlanHead(StoredDocument):
     warnings: list[str] = []
 
     def version_of(self, part: str) -> int:
-        """Return the version of this part that is used for writing the plan's output."""
+        """Return the version of `part` (see `run_id.PARTS`) with which the plan's output is written."""
         return self.parts.get(part, 1)
 
     @property
@@ -202,16 +209,18 @@ def shards(plan: PlanHead) -> Iterator[Shard]:
 def task(plan: PlanHead, index: int) -> list[Shard]:
     """Return the shards of one task: a range of consecutive shards.
 
-    In an extended data set, a task instead has two ranges: one of the earlier shards, which already exist, and one of the new shards. If
-    the shards can't be divided equally, the first tasks get more shards, because these tasks start first.
+    In an extended data set, a task has two ranges: a range of earlier shards, which already exist, and a range of new shards. If the shards
+    can't be divided equally, the first tasks get more shards, because these tasks start first.
     """
     return [shard for run in _task_ranges(plan, index) for shard in _shards(plan, run)]
 
 
 def bundles(plan: PlanHead) -> Iterator[range]:
-    """Yield, in order, the ranges of shards whose reports form a bundle (see FEWEST_BUNDLED). The shards of a range belong to one task.
+    """Yield, in order, the ranges of shards whose reports are also stored in a bundle (see FEWEST_BUNDLED). All shards of a range belong to
+    one task.
 
-    Ranges with fewer shards than FEWEST_BUNDLED are left out, because reading a few reports one by one takes no longer.
+    Ranges with fewer shards than FEWEST_BUNDLED are left out, because reading a few reports one by one takes no longer than reading a
+    bundle.
     """
     tasks = [_task_ranges(plan, index) for index in range(plan.tasks)]
     for run in (ranges[part] for part in (0, 1) for ranges in tasks):
@@ -232,12 +241,12 @@ def _task_ranges(plan: PlanHead, index: int) -> tuple[range, range]:
 
 
 def first_new_shard(plan: PlanHead, index: int) -> int:
-    """Return the number of the first new shard of one task. For the index after the last task, return the number of all shards."""
+    """Return the number of a task's first new shard, or the number of shards if `index` equals the number of tasks."""
     return _first_shard(plan.earlier_shards, plan.shards, tasks=plan.tasks, index=index)
 
 
 def _first_shard(low: int, high: int, *, tasks: int, index: int) -> int:
-    """Return the first shard of a task if the shards low … high-1 are divided among all tasks."""
+    """Return the number of a task's first shard when the shards `low` to `high - 1` are divided among `tasks` tasks."""
     return low - (low - high) * index // tasks
 
 

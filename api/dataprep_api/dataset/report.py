@@ -35,25 +35,26 @@ class MetadataFile(Model):
 
 
 class IndexFile(MetadataFile):
-    """The index file with the offset of each record in a shard."""
+    """An index file, which contains the offset of each record of a shard."""
 
     pin: str
     """The store's identifier for this version of the object."""
 
 
 class Lossy(Model):
-    """A column with values that can't be stored without loss."""
+    """A column with values that the data set can't store exactly."""
 
     feature: str
     column: str
     kind: Literal["Integer", "Decimal", "Time"]
-    """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float, or times stored as numbers."""
+    """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float, or times stored as
+    numbers."""
     type: str
     """The type in which the values are stored. For times, however, this field contains the type in the source."""
     records: int
-    """The number of records in which this column has a value that can't be stored without loss."""
+    """The number of records whose value in this column can't be stored exactly."""
     value: str
-    """The first value that can't be stored without loss."""
+    """The first value that can't be stored exactly."""
     stored: str
     """The form in which `value` is stored."""
 
@@ -187,7 +188,10 @@ class ManifestTable(Model):
 
 
 class TableRows(Sequence[Element]):
-    """A sequence of a manifest's elements: first those that are rows of its table, then those that `manifest.json` lists."""
+    """A sequence of a manifest's elements.
+
+    The elements from the manifest's table come first, followed by the elements from `manifest.json`.
+    """
 
     listed: Sequence[Element]
 
@@ -201,7 +205,7 @@ class Manifest(StoredDocument):
     run_id: str
     encoding_version: int
     parts: dict[str, int] = {}
-    """The versions of the parts that affect the bytes, as in the plan. Parts that are at version 1 are omitted."""
+    """The versions of the rules that affect the bytes, as in the plan. Rules with version 1 are omitted."""
     inputs_sha256: str
     content: dict[str, Any]
     """The fields of the spec that affect the bytes (see `run_id.content`)."""
@@ -212,7 +216,10 @@ class Manifest(StoredDocument):
     nested: dict[str, Any] = {}
     """Maps each feature with nested values to a description of its type. Formats that can't hold nested values store them as JSON."""
     types: dict[str, Any] = {}
-    """Maps each feature stored as times or decimals to its type. `features` has the type of the corresponding numbers instead."""
+    """Maps each feature that is stored as times or decimals to its type.
+
+    For these features, `features` contains the type of the corresponding numbers.
+    """
     labels: dict[str, list[str]] = {}
     """For each label feature, the class names in the order of their numbers."""
     records_in: int
@@ -229,10 +236,10 @@ class Manifest(StoredDocument):
     digest: str
     """The SHA-256 of the lines `<sha256>  <file>\\n` of all files, in order. `sha256sum` prints such lines."""
     raw_digest: str
-    """Like `digest`, but computed from the digests of the uncompressed records."""
+    """A digest like `digest`, computed from the digests of the uncompressed records."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
-    """Columns with values that couldn't be stored without loss."""
+    """Columns with values that couldn't be stored exactly."""
     quarantine: Sequence[str] = []
     """Files of bad records, relative to the output."""
     metadata: Sequence[MetadataFile] = []
@@ -255,7 +262,7 @@ class Manifest(StoredDocument):
         return list(elements)
 
     def document(self) -> dict[str, Any]:
-        """Return the content of the file, as JSON values. It has no `files` if a table lists them."""
+        """Return the content of the file, as JSON values. If a table lists the files, the field `files` is left out."""
         document = super().document()
         if self.file_table is not None:
             del document["files"]

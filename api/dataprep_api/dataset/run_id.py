@@ -1,4 +1,5 @@
-"""The run id, which is equal for jobs that write equal bytes. Fields that don't affect the bytes (name, workers, credentials, cleanup) are left out."""
+"""Computes the run id, which is equal for jobs that write equal bytes. The run id ignores fields that don't affect the bytes (name,
+workers, credentials, cleanup)."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,10 +37,10 @@ _BYTES: Final = (
 
 @dataclass(frozen=True)
 class Part:
-    """One versioned rule that affects the bytes that some jobs write."""
+    """A versioned rule that affects the output bytes of some jobs."""
 
     version: int
-    """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
+    """The version that this release writes. Version 1 is the behaviour of releases from before parts existed."""
     is_used: Callable[[DataPrepJobSpec], bool]
     """A pure function that returns whether the part may affect the bytes that a job writes.
 
@@ -67,9 +68,9 @@ PARTS: Mapping[str, Part] = {
     "textUnits": Part(version=2, is_used=lambda spec: _may_have_large_texts(spec), oldest=1),
     "types": Part(version=2, is_used=lambda spec: _keeps_types(spec), oldest=1),
 }
-"""The parts, keyed by their names in plans and manifests. A new version of a part gets a line in the changelog.
+"""The parts, keyed by their names in plans and manifests.
 
-Jobs that don't use the part keep their run ids.
+If you add a new version of a part, describe it in the changelog. A new version doesn't change the run ids of jobs that don't use the part.
 """
 
 
@@ -86,7 +87,7 @@ def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
 def _may_skip_heif(spec: DataPrepJobSpec) -> bool:
     """Whether version 2 may add records to the job's data set. Since version 2, AVIF and HEIC files are images, whatever their names are.
 
-    Jobs that don't accept bad records aren't affected: before version 2, such an image was a bad record, and made the job fail.
+    Jobs that don't accept bad records aren't affected: before version 2, an AVIF or HEIC file was a bad record, and made the job fail.
     """
     source = spec.source
     if source is None or spec.on_bad_record.policy == "Fail":
@@ -112,26 +113,26 @@ def _infers_columns(spec: DataPrepJobSpec) -> bool:
 
 
 def _infers_columns_of_images(source: Source) -> bool:
-    """Whether a list of images has columns. Their types are inferred, unless the list is a Parquet file."""
+    """Whether the types of a list's columns are inferred. They are inferred if a list of images has columns and isn't a Parquet file."""
     listed = source.images.listed if source.images is not None else None
     return listed is not None and listed.columns is not None
 
 
 def _may_have_int96(spec: DataPrepJobSpec) -> bool:
     """Whether the source may consist of Parquet files. Since version 2, times of the old type INT96 are read as microseconds. Version 1
-    read them as nanoseconds, so a time beyond the range of nanoseconds became a different time.
+    read them as nanoseconds, which changed times that don't fit into 64-bit nanoseconds.
 
-    The planner leaves the part out if no column that is read has such times.
+    The planner omits this part if the job reads no INT96 column.
     """
     images = spec.source.images if spec.source is not None else None
     return (images is not None and images.listed is not None) or any(source.parquet is not None for source in _tables(spec))
 
 
 def _joins_without_sequences(spec: DataPrepJobSpec) -> bool:
-    """Whether tables may be joined in memory. Since version 2, such a join divides its records into the same units as a join out of core.
-    In version 1, large records with nulls could get other units.
+    """Whether tables may be joined in memory. Since version 2, a join in memory divides its records into the same units as a join that uses
+    the disk. In version 1, the units could differ for large records with nulls.
 
-    The planner leaves the part out if both versions are sure to make the same units.
+    The planner omits this part if both versions are certain to make the same units.
     """
     join = spec.source.join if spec.source is not None else None
     return join is not None and all(table.order_by is None for table in join.tables)
@@ -141,7 +142,7 @@ def _may_have_large_texts(spec: DataPrepJobSpec) -> bool:
     """Whether the source may consist of large text files. Since version 2, a plain text file of more than 256 MiB is divided into units at
     multiples of 4 MiB. Version 1 counted 4 MiB from the start of the previous unit.
 
-    The planner leaves the part out if there is no such file.
+    The planner omits this part if the source has no text file of this size.
     """
     tables = any(getattr(source, kind, None) is not None for source in _tables(spec) for kind in ("csv", "jsonl", "text", "libsvm"))
     return tables or (isinstance(spec.source, Source) and _infers_columns_of_images(spec.source))
@@ -163,10 +164,10 @@ def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
 
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 changed the job's records although the digest of the job's inputs stayed the same. Since version 2, PostgreSQL
-    records with infinite timestamps are bad records.
+    """Whether version 2 changed the job's records without changing the digest of the job's inputs. Since version 2, PostgreSQL records with
+    infinite timestamps are bad records.
 
-    Only sources with `pin: Count` are affected. With `pin: Content`, the new version also changed the digest of the inputs.
+    This is possible only for sources with `pin: Count`. With `pin: Content`, version 2 also changed the digest.
     """
     queries = [source.sql for source in _tables(spec)]
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
@@ -189,8 +190,8 @@ _SOURCES_WITH_NULLS: Final = (
 """The sources whose columns can have nulls. Other sources have nulls only in columns that come from folder names."""
 
 NullRule: TypeAlias = Literal["Keep", "Bad", "Dropped"]
-"""`Keep` and `Bad` are values of `spec.nulls`. `Dropped` is version 1 of the part `nulls`: readers of tables refuse records with nulls.
-Nulls from other sources and from transforms are kept if their features need no conversion."""
+"""How nulls are treated. `Keep` and `Bad` are values of `spec.nulls`. `Dropped` is version 1 of the part `nulls`: readers of tables refuse
+records with nulls, and other nulls are kept if their features need no conversion."""
 
 
 def _keeps_records_with_nulls(spec: DataPrepJobSpec) -> bool:
@@ -205,7 +206,7 @@ def _keeps_records_with_nulls(spec: DataPrepJobSpec) -> bool:
 
 
 def null_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> NullRule:
-    """Return how a job treats nulls if its plan follows these versions of the parts."""
+    """Return how a job treats nulls. `parts` contains the part versions in the job's plan."""
     if spec.nulls == "Bad":
         return "Bad"
     return "Dropped" if parts.get("nulls", 1) == 1 and _keeps_records_with_nulls(spec) else "Keep"
@@ -213,16 +214,16 @@ def null_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> NullRule:
 
 @dataclass(frozen=True)
 class StructRule:
-    """Which structs of a source's records are columns of their own. The fields of all structs are columns in any case."""
+    """Which structs of a source's records are also columns. The fields of all structs are always columns."""
 
     keeps: bool = False
-    """Whether every outermost struct is a column. If so, its fields are columns too, but are written only if the spec names them."""
+    """Whether every outermost struct is a column. If true, a struct's fields are written only if the spec names them."""
     named: frozenset[str] = frozenset()
-    """The columns that features, labels, splits and `deduplicate` name. A struct with such a name is a column."""
+    """The columns that features, labels, splits and `deduplicate` name. A struct with one of these names is a column."""
 
 
 FLAT: Final = StructRule()
-"""The readers' rule when there is no job: only the fields of structs are columns."""
+"""The rule for readers without a job: only the fields of structs are columns."""
 
 _HOLD_STRUCTS: Final = ("parquet", "arrow", "jsonl", "avro", "orc")
 """The sources and formats whose records may contain structs."""
@@ -231,9 +232,9 @@ _POSITION: Final = re.compile(r"-?\d+(\.\.-?\d+)?")
 
 
 def _keeps_structs(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 keeps the source's structs, in a format that can hold them. Version 1 wrote their fields instead.
+    """Whether version 2 keeps structs as columns, which the output format must support. Version 1 wrote each field of a struct as a column.
 
-    A job that may refer to the fields as features keeps its earlier meaning.
+    Version 2 doesn't affect jobs that may refer to a struct's fields, such as jobs with `features`.
     """
     source = spec.source
     if source is None or source.kind not in _HOLD_STRUCTS or spec.output.format not in _HOLD_STRUCTS:
@@ -259,7 +260,7 @@ def _references(spec: DataPrepJobSpec) -> Iterator[str]:
 
 
 def struct_rule(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> StructRule:
-    """Return which structs are columns if the job's plan follows these versions of the parts."""
+    """Return which structs are columns. `parts` contains the part versions in the job's plan."""
     return StructRule(keeps=parts.get("structs", 1) > 1 and _keeps_structs(spec), named=frozenset(_references(spec)))
 
 
@@ -272,14 +273,14 @@ _HOLD_TYPES: Final = ("parquet", "arrow")
 def _keeps_types(spec: DataPrepJobSpec) -> bool:
     """Whether times and decimals keep their types in version 2. Version 1 wrote them as numbers.
 
-    The planner leaves the part out if no feature keeps a type. Jobs with `output.table` still write numbers.
+    The planner omits this part if no feature keeps such a type. Jobs with `output.table` still write numbers.
     """
     has_types = spec.source is not None and spec.source.kind in _HAVE_TYPES
     return has_types and spec.output.format in _HOLD_TYPES and spec.output.table is None
 
 
 def keeps_types(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
-    """Return whether times and decimals keep their types if the job's plan follows these versions of the parts."""
+    """Return whether times and decimals keep their types. `parts` contains the part versions in the job's plan."""
     return parts.get("types", 1) > 1 and _keeps_types(spec)
 
 
@@ -287,39 +288,40 @@ def _compares_decimals(spec: DataPrepJobSpec) -> bool:
     """Whether `deduplicate` or a `filter` may compare decimals. Since version 2, all digits are compared. Version 1 compared decimals as
     float64.
 
-    The planner leaves the part out if no compared column has decimals of more than 15 digits.
+    The planner omits this part if no compared column has decimals of more than 15 digits.
     """
     compares = spec.deduplicate is not None or any(transform.filter is not None for transform in spec.transforms or [])
     return compares and spec.source is not None and spec.source.kind in _HAVE_TYPES
 
 
 def compares_all_digits(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
-    """Return whether all digits of decimals are compared if the job's plan follows these versions of the parts."""
+    """Return whether all digits of decimals are compared. `parts` contains the part versions in the job's plan."""
     return parts.get("decimals", 1) > 1 and _compares_decimals(spec)
 
 
 def reads_heif(spec: DataPrepJobSpec, parts: Mapping[str, int]) -> bool:
-    """Return whether AVIF and HEIC files are images if the job's plan follows these versions of the parts.
+    """Return whether AVIF and HEIC files are images. `parts` contains the part versions in the job's plan.
 
-    A job that fails at the first bad record doesn't have this part: under version 1, such an image made the job fail.
+    A job that fails at the first bad record doesn't use the part `heif`, because under version 1, any AVIF or HEIC file made such a job
+    fail.
     """
     return parts.get("heif", 1) > 1 or not _may_skip_heif(spec)
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:
-    """Return the versions of the parts that a job uses, leaving out parts whose version is 1."""
+    """Return the versions of the parts that a job uses. Parts with version 1 are left out."""
     return {name: part.version for name, part in sorted(parts.items()) if part.version > 1 and part.is_used(spec)}
 
 
 def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> str | None:
-    """Explain why this release can't continue a data set that was written with these versions of the parts.
+    """Explain why this release can't continue a data set that was written with the part versions `made_by`.
 
-    Returns None if this release can continue the data set. The text continues a sentence that begins with the data set's name.
+    Returns None if this release can continue it. The text continues a sentence that begins with the data set's name.
     """
     for name in sorted(made_by):
         if name not in parts or made_by[name] > parts[name].version:
             supported = f"version {parts[name].version}" if name in parts else "no such part"
-            return f"was made by version {made_by[name]} of {name}, but this release supports {supported}; use the release that made it, or a later one"
+            return f"was made by version {made_by[name]} of {name}, but this release supports {supported}. Use the release that made it, or a later release"
     for name, part in sorted(parts.items()):
         version = made_by.get(name, 1)
         oldest = part.version if part.oldest is None else part.oldest
@@ -334,10 +336,10 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """Return the fields of `spec` that affect the bytes, with params filled in, as JSON values.
 
-    Fields that have their default values are left out, so that jobs keep their run ids when a release adds fields. A field's default may
-    change only together with ENCODING_VERSION. Otherwise, a job that doesn't set the field would write different bytes under the same run
-    id. The returned fields are stored in the manifest, so signatures are removed from web addresses, and credentials in strings are masked.
-    Strings in `spec.output` stay unchanged, because they name columns and files.
+    Fields with default values are left out. So jobs keep their run ids when a release adds fields. A field's default may change only
+    together with ENCODING_VERSION. Without a new ENCODING_VERSION, a job that doesn't set the field would write different bytes under the
+    same run id. The returned fields are stored in the manifest, so signatures are removed from web addresses, and credentials in strings
+    are masked. Strings in `spec.output` stay unchanged, because they name columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     if fields.get("nulls") == "Keep":
@@ -380,7 +382,7 @@ def of_content(
 ) -> str:
     """Compute the run id from fields of a manifest.
 
-    If no part is above version 1, the id is the same as in the releases that didn't yet have parts.
+    If `parts` is empty, the id is the same as in releases from before parts existed.
     """
     fields: dict[str, Any] = {"content": content, "inputs": inputs_sha256, "encoding": encoding_version}
     return canonical.sha256(fields | ({"parts": dict(parts)} if parts else {}))[:16]

@@ -14,12 +14,12 @@ The key is used only if the source doesn't specify the length.
 
 
 def sparse(num_features: int) -> Sparse:
-    """Return the output format's option that combines the columns of libsvm data into one sparse tensor."""
+    """Return the value of `output.recordioProtobuf.sparse` that combines the columns of libsvm data into one tensor."""
     return Sparse(name=VALUES, keys=KEYS, values=VALUES, shape=[num_features])
 
 
 def is_flat_idx(spec: DataPrepJobSpec) -> bool:
-    """Whether IDX images are stored as flat vectors, without their sizes."""
+    """Whether IDX images are stored as flat vectors, without their dimensions."""
     return spec.source is not None and spec.source.idx is not None and format_rules(spec.output.format).is_for_sagemaker
 
 

@@ -15,7 +15,10 @@ from dataprep_api.spec import Model
 
 
 class Versioned(Model):
-    """A stored file, or a part of one. A new field needs an entry in SINCE, and a default that describes files without the field."""
+    """A stored file, or a part of a stored file.
+
+    A new field needs an entry in SINCE, and a default that describes files without the field.
+    """
 
     SINCE: ClassVar[Mapping[str, int]] = {}
     """Maps each field added later to the format version in which it was added."""
@@ -50,7 +53,7 @@ class StoredDocument(Versioned):
         if version > cls.newest():
             raise FormatError(
                 f"the {cls.FILE} has the format version {version}, and this release of dataprep supports versions up to {cls.newest()}. "
-                "Use the release that wrote it, or a later one"
+                "Use the release that wrote the file, or a later release"
             )
         return {name: value for name, value in content.items() if name != "version"}
 
@@ -98,9 +101,9 @@ def _newest(kind: type[BaseModel]) -> int:
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the names of the fields that may contain parts with fields added after version 1.
+    """Return the names of the fields whose models, nested ones included, have fields added after version 1.
 
-    The other fields needn't be searched, which saves time for files with thousands of parts.
+    Only these fields need to be searched, which saves time for files with thousands of parts.
     """
     return frozenset(name for name, field in kind.model_fields.items() if any(_newest(part) > 1 for part in _parts(field.annotation)))
 

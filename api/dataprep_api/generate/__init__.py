@@ -1,1 +1,1 @@
-"""The generators of files from the models: the CRDs, the page of fields and the page of reasons."""
+"""Generates the CRDs, the JSON Schema, and the documentation pages of fields and reasons."""

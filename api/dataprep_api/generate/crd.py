@@ -2,7 +2,7 @@
 
 `python -m dataprep_api.generate.crd` writes the files. With `--check`, the command only compares the files with the models. A CRD's schema
 must be *structural*, which allows less than the JSON Schema that pydantic writes. Therefore this module lists every keyword that is kept,
-dropped, rewritten or refused. Unlisted keywords are refused too, so that no rule of the models is lost silently.
+dropped, rewritten or refused. Unlisted keywords are refused too. So no rule of the models gets lost unnoticed.
 """
 
 import json
@@ -52,7 +52,7 @@ versions fits into the annotation.
 """
 
 CATEGORIES: Final = ["all", "dataprep"]
-"""The categories that make `kubectl get all` and `kubectl get dataprep` list the objects."""
+"""The categories of the objects. With these categories, `kubectl get all` and `kubectl get dataprep` list the objects."""
 
 MUTABLE: Final = frozenset(
     {
@@ -70,7 +70,7 @@ MUTABLE: Final = frozenset(
 )
 """The fields that may change after a job has started. All other fields are immutable, including fields that are added later."""
 ALWAYS_FROZEN: Final = frozenset({"managedBy"})
-"""Fields that can't change even before the job has started, because otherwise two controllers could run the job."""
+"""The fields that can't change even before the job has started. If they could change, two controllers could run the same job."""
 FROZEN: Final = "can't change after the start; make a new DataPrepJob"
 """The end of the API server's message about a change to an immutable field. The message begins with the names of the changed fields."""
 DIVIDED: Final = frozenset({"workers"})
@@ -88,7 +88,7 @@ _DROPPED_KEYWORDS = ("title", "examples", "deprecated", "readOnly", "writeOnly",
 _REFUSED_KEYWORDS = {
     "exclusiveMinimum": "its structural form is a boolean; use ge",
     "exclusiveMaximum": "its structural form is a boolean; use le",
-    "multipleOf": "write a CEL rule, whose message says more",
+    "multipleOf": "write a CEL rule, which has a clearer message",
     "prefixItems": "tuples have no structural form; use a list or an object",
     "uniqueItems": "the API server forbids it; use x-kubernetes-list-type map or set, or a CEL rule",
     "oneOf": "typed alternatives have no structural form; use one optional member per kind and the base class OneOf",
@@ -144,7 +144,7 @@ def _version() -> Schema:
             _column("Phase", "string", ".status.phase", "Phase of the job."),
             _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Reason of the phase."),
             _column("Progress", "integer", ".status.progress.percent", "Percent done."),
-            _column("Shards", "string", ".status.progress.summary", "Finished and all shards, parts or slices."),
+            _column("Shards", "string", ".status.progress.summary", "Finished and total shards, scan parts or slices."),
             _column("Records", "integer", ".status.progress.records.out", "Records written."),
             _column("Rate", "integer", ".status.progress.recordsPerSecond", "Records per second."),
             _column("ETA", "string", ".status.progress.eta", "Estimated time left."),
@@ -223,7 +223,7 @@ def _object_schema(model: type[Model]) -> Schema:
     spec = structural(schema["properties"]["spec"], definitions, path="spec")
     # Only the operator writes the status. If a field had a default, the API server would add the field again after the operator had removed
     # it. The default of the complete status says that the operator hasn't seen the object yet. Without this default, kstatus would mistake
-    # a new object for a finished one.
+    # a new object for a finished object.
     unconverted = {"status": schema["properties"]["status"]} if "status" in schema["properties"] else {}
     status = {
         key: _without_defaults(structural(value, definitions, path=key)) | {"default": {"observedGeneration": -1}}
@@ -252,10 +252,11 @@ def _immutable_paths(spec: Schema) -> list[str]:
 
 
 def _immutability_rules(paths: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rules that reject changes to these spec fields: to some fields at any time, and to the others once the job has started.
+    """Return the rules that reject changes to spec fields. The fields in ALWAYS_FROZEN can never change. The other fields in `paths` can't
+    change after the job has started.
 
-    The rules are at the root of the schema, because only rules at the root can read the status. A single rule covers the fields of the
-    second group and names the fields that differ. Separate rules would take up a tenth of the definition.
+    The rules are at the root of the schema, because only rules at the root can read the status. The other fields share one rule, whose
+    message names the changed fields. One rule per field would take up a tenth of the definition.
     """
     always = [
         rule(_same(path), "can't change; make a new DataPrepJob", path=f".spec.{path}", reason=_FORBIDDEN) for path in sorted(ALWAYS_FROZEN)
@@ -305,7 +306,8 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
         members = schema["properties"].items()
         converted["properties"] = {key: structural(member, definitions, path=f"{path}.{key}", within=within) for key, member in members}
     if "items" in converted:
-        # A list without `x-kubernetes-list-type` is atomic. Writing that into each list would take up a twentieth of the definition.
+        # A list without `x-kubernetes-list-type` is atomic. Writing this keyword into each list would take up a twentieth of the
+        # definition.
         items = _without_description(structural(converted["items"], definitions, path=f"{path}[]", within=within))
         converted["items"] = with_lenient_keys(items, converted.get("x-kubernetes-list-map-keys", []))
     default = _shorten_default(converted.pop("default", None), converted)
@@ -315,7 +317,7 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
 
 
 def summary(description: str) -> str:
-    """Return the description's first sentence, because the CRD contains only the first sentence.
+    """Return the first sentence of a description, for the CRD.
 
     The page docs/fields.md contains the complete text.
     """
@@ -390,7 +392,10 @@ def _check_keywords(schema: Schema, path: str) -> None:
 
 
 def _check_limits(schema: Schema, path: str) -> None:
-    """Raise CrdError for a field without a maximum size. The API server needs maximum sizes to bound the cost of CEL rules and the size of objects."""
+    """Raise CrdError for a field without a maximum size.
+
+    The API server needs maximum sizes to bound the cost of CEL rules and the size of objects.
+    """
     kind = schema.get("type")
     if kind == "array" and "maxItems" not in schema:
         raise CrdError(f"{path}: a list needs max_length (maxItems)")
@@ -402,7 +407,8 @@ def _check_limits(schema: Schema, path: str) -> None:
 
 
 def _shorten_default(default: Any, schema: Schema) -> Any:
-    """Remove nulls, and values that equal the members' defaults, from `default`. Any, because `default` can be any JSON value."""
+    """Return `default` without nulls and without values that are already the defaults of their fields. Any, because `default` can be any
+    JSON value."""
     if not isinstance(default, dict):
         return default
     members = schema.get("properties", {})
@@ -427,7 +433,7 @@ class _Dumper(yaml.SafeDumper):
     """Dumps multi-line texts in block style and short collections on one line, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # Any, because values of every type are dumped
-        """Write equal parts in full each time. Repeated parts are valid YAML, and easier to read than anchors."""
+        """Return True, so that repeated values are written in full, which is easier to read than anchors."""
         del data
         return True
 
@@ -449,7 +455,7 @@ def crd_text(definition: Schema | None = None) -> str:
     size = len(json.dumps(definition, separators=(",", ":")))
     if size > SIZE_LIMIT:
         raise CrdError(
-            f"the CRD may have at most {SIZE_LIMIT} bytes as compact JSON, but it has {size}: shorten the first sentences of descriptions"
+            f"the CRD may have at most {SIZE_LIMIT} bytes as compact JSON, but it has {size}. Shorten the first sentences of descriptions"
         )
     return f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_dump_yaml(definition)}"
 

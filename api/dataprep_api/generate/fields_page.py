@@ -35,9 +35,9 @@ def page() -> str:
 <!-- Made by `make generate` from api/dataprep_api. Don't edit. -->
 # Fields
 
-This page lists every field of a DataPrepJob, a DataPrepCronJob and a DataPrepProfile. On a cluster, `kubectl explain dataprepjob.spec.output` shows the
-first sentence of each description. Each object has one table. In the headings, `[]` stands for the entries of a list and `*` for the values of a map.
-**Bold** fields are required.
+This page lists every field of a DataPrepJob, a DataPrepCronJob and a DataPrepProfile. On a cluster, the command
+`kubectl explain dataprepjob.spec.output` shows the first sentence of each description. Each object has one table. In the headings, `[]` means
+the entries of a list, and `*` means the values of a map. **Bold** fields are required.
 
 {parts}"""
 

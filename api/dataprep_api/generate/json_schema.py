@@ -1,8 +1,8 @@
 """Generates `api/dataprep_api/dataprep.schema.json` from the models. Editors use this JSON Schema, which covers all kinds of objects.
 
 `python -m dataprep_api.generate.json_schema` writes the file. With `--check`, the command only compares the file with the models. The
-schema is separate from the CRD for two reasons: it contains the complete descriptions, and it allows every field to be empty or a param
-(`${NAME}`), as in YAML. `dataprep explain` and `dataprep schema` read the file, so that they need neither the models nor a cluster.
+schema differs from the CRD in two ways. It contains the complete descriptions. It also allows fields to be empty or a param (`${NAME}`), as
+they may be in YAML. `dataprep explain` and `dataprep schema` read the file, so that they need neither the models nor a cluster.
 """
 
 import json
@@ -30,7 +30,7 @@ _SCALARS: Final = ("integer", "number", "boolean")
 
 
 def schema() -> Schema:
-    """Return the schema of a document of any of the kinds."""
+    """Return the JSON Schema that covers all kinds of documents."""
     _, combined = models_json_schema([(model, "validation") for model in _KINDS], by_alias=True)
     definitions: Schema = {name: _for_yaml(each) for name, each in combined["$defs"].items()}
     for model in _KINDS:

@@ -1,6 +1,6 @@
-"""OpenLineage: events about each run of a job, with its inputs, its output, and how it ended.
+"""OpenLineage: events about each run of a job, with the run's inputs, output and outcome.
 
-Events are plain JSON values, so no client library is needed. `names` names data sets, `events` builds events, `sending` reads the settings
-from OpenLineage's own environment variables and posts the events. This package is in the API package because both the operator and the
-converter send events.
+Events are plain JSON values, so no client library is needed. The module `names` names data sets, and `events` builds the events. `sending`
+posts the events, with the settings in OpenLineage's own environment variables. This package is in the API package because both the operator
+and the converter send events.
 """

@@ -1,7 +1,6 @@
 """Builds OpenLineage's run events as JSON values. All functions are pure.
 
-The facets are those of the specification, without any of our own. `tests/interop` validates the events with OpenLineage's schemas and its
-Python package.
+All facets are defined by the specification. `tests/interop` validates the events with OpenLineage's schemas and its Python package.
 """
 
 import hashlib
@@ -72,7 +71,7 @@ def run_event(
     error: str | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any]:
-    """Return an event of a run. `error` is the message of a run that has failed; credentials in it are masked."""
+    """Return an event of a run. `error` is the error message of a failed run. Credentials in `error` are masked."""
     run_facets = {"processing_engine": facet("ProcessingEngineRunFacet", "1-1-1", name="dataprep", version=run.version)}
     if run.parent is not None:
         parent = {"run": {"runId": run.parent.run}, "job": {"namespace": run.parent.namespace, "name": run.parent.job}}
@@ -93,7 +92,7 @@ def run_event(
 
 
 def facet(name: str, version: str, /, **content: Any) -> dict[str, Any]:
-    """Return a facet of the specification, in the named version of its schema. Fields that are None are left out."""
+    """Return the specification's facet `name`, in this version of its schema. Members of `content` that are None are left out."""
     schema = f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}"
     return {"_producer": None, "_schemaURL": schema, **{key: value for key, value in content.items() if value is not None}}
 
@@ -104,7 +103,10 @@ def version(text: str) -> dict[str, Any]:
 
 
 def version_of_files(pins: Mapping[str, str]) -> str:
-    """Return the version of files, given their pins by URI: a single file's pin, or the SHA-256 of the lines `<pin>  <URI>\\n`."""
+    """Return a version for a set of files. `pins` maps each file's URI to the file's pin.
+
+    The version of a single file is its pin. The version of several files is the SHA-256 of the lines `<pin>  <URI>\\n`.
+    """
     if len(pins) == 1:
         return next(iter(pins.values()))
     digest = hashlib.sha256()
@@ -138,7 +140,7 @@ def input_use(
 
 
 def output_facets(*, fields: Sequence[Mapping[str, Any]], format_name: str, layer: str, run_id: str) -> dict[str, Any]:
-    """Return the facets of a finished data set: its version, its schema and its form of storage."""
+    """Return the facets of a finished data set: its version, schema and storage format."""
     return version(run_id) | {
         "schema": facet("SchemaDatasetFacet", "1-2-0", fields=list(fields)),
         "storage": facet("StorageDatasetFacet", "1-0-1", storageLayer=layer, fileFormat=format_name),
@@ -167,7 +169,7 @@ def _data_set(data_set: DataSet, uses: str) -> dict[str, Any]:
 
 
 def _signed(value: Any, producer: str) -> Any:
-    """Return a JSON value in which each facet names its producer."""
+    """Return the JSON value with `producer` filled in as the producer of every facet."""
     if isinstance(value, Mapping):
         return {key: producer if key == "_producer" else _signed(item, producer) for key, item in value.items()}
     return [_signed(item, producer) for item in value] if isinstance(value, list) else value

@@ -10,7 +10,7 @@ def input_names(spec: DataPrepJobSpec) -> dict[str, DataSetName]:
     if spec.script is not None:
         uris = [spec.script.input] if spec.script.input is not None else []
     elif spec.data.sql is not None and not spec.data.inputs():
-        # The address of a database, not of a file.
+        # The source has no files, so the input is the database.
         uris = [spec.data.sql.url]
     else:
         uris = spec.data.inputs()

@@ -1,6 +1,6 @@
 """Names of data sets, by OpenLineage's naming conventions: a namespace, which is the data source, and a name within this namespace.
 
-MaxCompute and OSS aren't in the conventions. Their names follow the conventions of other warehouses and object stores.
+MaxCompute and OSS aren't in the conventions. Their names follow the conventions for other warehouses and object stores.
 """
 
 import os
@@ -14,7 +14,7 @@ _OBJECT_STORES: Final = ("s3", "oss", "gs", "abfss", "hf")
 _CANONICAL: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "postgresql": "postgres"}
 _POSTGRES_PORT: Final = 5432
 _WITH_CONTAINER: Final = "abfss"
-"""The scheme whose authority is `container@account`. In all other authorities, the part before the @ is a user."""
+"""The scheme whose authority is `container@account`. In the authorities of all other schemes, the part before the @ is a user."""
 _GLOB: Final = re.compile(r"[*?\[]")
 
 
@@ -27,9 +27,9 @@ class DataSetName:
 
 
 def data_set_name(uri: str) -> DataSetName:
-    """Return the name of the data set at a URI. A pattern such as `s3://bucket/day/*.csv` names the folder in which the files are.
+    """Return the name of the data set at a URI. For a pattern such as `s3://bucket/day/*.csv`, the name is the folder (`day`).
 
-    The name contains neither users nor queries, so it contains no passwords and no signatures.
+    Users and queries are left out, so the name contains no passwords or signatures.
     """
     scheme, mark, rest = uri.partition("://")
     if not mark or scheme == "file":

@@ -53,7 +53,7 @@ def receiver(environ: Mapping[str, str] = os.environ) -> Receiver | None:
     url = environ.get(TRANSPORT + "URL") or environ.get(URL)
     transport = environ.get(TRANSPORT + "TYPE", "http").lower()
     if transport != "http":
-        logger.warning("no lineage is sent: expected http for %sTYPE, got %s", TRANSPORT, for_display(transport))
+        logger.warning("no lineage events are sent: expected http for %sTYPE, got %s", TRANSPORT, for_display(transport))
         return None
     if not url:
         return None
@@ -63,7 +63,7 @@ def receiver(environ: Mapping[str, str] = os.environ) -> Receiver | None:
     except ValueError:
         is_web = False
     if not is_web:
-        logger.warning("no lineage is sent: expected an http or https address without a user for %s, got %s", URL, for_display(url))
+        logger.warning("no lineage events are sent: expected an http or https address without a user for %s, got %s", URL, for_display(url))
         return None
     return Receiver(
         url=url,
@@ -85,7 +85,7 @@ def _key(environ: Mapping[str, str]) -> str | None:
         auth = None
     key = (auth.get("apiKey") or auth.get("api_key")) if isinstance(auth, dict) else None
     if not isinstance(key, str):
-        logger.warning('lineage is sent without a key: expected {"type": "api_key", "apiKey": …} for %sAUTH', TRANSPORT)
+        logger.warning('lineage events are sent without a key: expected {"type": "api_key", "apiKey": …} for %sAUTH', TRANSPORT)
         return None
     return key
 
@@ -102,7 +102,9 @@ def _parent(environ: Mapping[str, str]) -> Parent | None:
     except ValueError:
         run = ""
     if not (namespace and job and run):
-        logger.warning("lineage has no parent: expected <namespace>/<job>/<UUID of the run> for %s, got %s", PARENT, for_display(text))
+        logger.warning(
+            "lineage events have no parent run: expected <namespace>/<job>/<UUID of the run> for %s, got %s", PARENT, for_display(text)
+        )
         return None
     return Parent(namespace, job, run)
 
@@ -114,7 +116,7 @@ class Sender:
         self._receiver = receiver
         self._request_seconds = request_seconds
         self._close_seconds = close_seconds
-        # A run has few events. The limit is for an operator whose receiver doesn't respond.
+        # A run has few events. An operator sends many, and needs the limit if the receiver doesn't respond.
         self._events: queue.Queue[Mapping[str, Any] | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
 
@@ -129,7 +131,7 @@ class Sender:
             logger.warning("a lineage event (%s) was dropped, because too many are waiting for %s", event.get("eventType"), self._shown)
 
     def close(self) -> None:
-        """Wait until the events are delivered, but at most a few seconds."""
+        """Wait at most a few seconds for the events to be delivered."""
         if self._thread is None:
             return
         try:

@@ -33,7 +33,7 @@ class JobTemplateMetadata(Model):
 
 
 class JobSpec(Open):
-    """The spec of a DataPrepJob, which `kubectl explain dataprepjob.spec` describes. `${SCHEDULED_TIME}` is filled in."""
+    """The spec of a DataPrepJob, which `kubectl explain dataprepjob.spec` describes. `${SCHEDULED_TIME}` is replaced with the scheduled time."""
 
 
 class JobTemplate(Model):
@@ -55,7 +55,7 @@ class DataPrepCronJobSpec(Model):
     suspend: bool = False
     """Whether to stop creating jobs. Existing jobs continue."""
     concurrency_policy: Literal["Allow", "Forbid", "Replace"] = "Allow"
-    """What to do while an earlier job runs. `Allow`: both jobs run. `Forbid`: the new job waits until the earlier job ends. `Replace`: the earlier job is deleted."""
+    """What to do if an earlier job still runs. `Allow`: both jobs run. `Forbid`: the new job waits until the earlier job ends. `Replace`: the earlier job is deleted."""
     starting_deadline_seconds: Annotated[int, Field(ge=10, le=31_536_000)] | None = None
     """Maximum delay for creating a job, in seconds. A job that would be delayed for longer is skipped. Default: no limit."""
     successful_jobs_history_limit: History = 3
@@ -100,7 +100,7 @@ class DataPrepCronJob(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            # A job's name is this name, a dash and the minutes since 1970, and an Event's name is even longer.
+            # The name of each job consists of this name, a dash and the minutes since 1970. The names of Events are even longer.
             rule("size(self.metadata.name) <= 200", "the name may have at most 200 characters")
         )
     )

@@ -1,4 +1,5 @@
-"""Turns pydantic's errors into faults: what was expected, in the words of YAML and with the names that the user wrote."""
+"""Turns pydantic's errors into faults. A fault says what was expected. It uses the names of YAML's types, and the field names that the user
+wrote."""
 
 import ast
 import re
@@ -95,9 +96,9 @@ def _advice(kind: str, path: str, value: object) -> str:
 
 
 def _echo(value: str | float) -> str:
-    """Return the value as it appears in a message, unless it may contain a credential.
+    """Return the value as it appears in a message. Values that may contain a credential are not shown.
 
-    If the value is a text that is long or that contains `://`, `@`, `=` or `?`, only its number of characters is returned.
+    For a text that is long or contains `://`, `@`, `=` or `?`, only the number of characters is returned.
     """
     if isinstance(value, str) and (len(value) > _LONGEST_ECHO or any(mark in value for mark in ("://", "@", "=", "?"))):
         return f"{len(value)} characters"

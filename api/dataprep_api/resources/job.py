@@ -53,7 +53,7 @@ class DataPrepJob(Model):
 
 _DEEPEST: Final = 64
 _MOST_VALUES: Final = 1_000_000
-"""The maximum number of values in a document. A Kubernetes object is at most 3 MiB long, so a valid one contains fewer values."""
+"""The maximum number of values in a document. A Kubernetes object is at most 3 MiB long, so a valid object contains fewer values."""
 
 
 def _check_values(document: object) -> None:
@@ -94,7 +94,7 @@ def _with_params(document: dict[str, Any]) -> dict[str, Any]:
 
 # The values have the type Any, because they are parsed YAML.
 def _fill_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the params of a script. The command is split into words before its params are filled in, so the value of a param always stays one word."""
+    """Fill in the params of a script. The command is split into words before the params are filled in. So the value of a param is never split."""
     rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
     command = script.get("command")
     if isinstance(command, str):

@@ -1,4 +1,4 @@
-"""Replaces each `${NAME}` in the strings of a spec with the value from `spec.params`. Within a command's arguments, NAME may also be the name of an environment variable."""
+"""Replaces each `${NAME}` in the strings of a spec with the value from `spec.params`. In a command's arguments, NAME can also be an environment variable."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,9 +26,9 @@ def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
 def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: Collection[str], path: str) -> list[Any]:
     """Translate the words of a command into the syntax of a container's command: `$(NAME)` is an environment variable, and `$$` is a dollar sign.
 
-    `${NAME}` becomes the value of the param with this name, or else a reference to the variable in `variables` with this name. `$$` stays
-    as it is. All other dollar signs, including those in params' values, are escaped. Raises SpecError, which names each reference that is
-    neither a param nor a variable.
+    `${NAME}` becomes the value of the param NAME. If there is no such param, it becomes a reference to the variable NAME in `variables`.
+    `$$` stays as it is. All other dollar signs, including those in params' values, are escaped. Raises SpecError, which names each
+    reference that is neither a param nor a variable.
     """
     replacements = {name: f"$({name})" for name in variables} | {name: escape_dollars(value) for name, value in params.items()}
     faults: list[Fault] = []
@@ -56,7 +56,7 @@ def escape_dollars(text: str) -> str:
 
 
 def expanded(word: str, environment: Mapping[str, str]) -> str:
-    """Expand `$(NAME)` references in a container's argument, by Kubernetes' rules. Raises KeyError for an unknown variable."""
+    """Expand `$(NAME)` references in a container's argument, as Kubernetes does. Raises KeyError for an unknown variable."""
     return _VARIABLE.sub(lambda match: "$" if match[0] == "$$" else environment[match[1]], word)
 
 

@@ -1,6 +1,6 @@
 """The `DataPrepProfile`, which contains defaults for the jobs of a namespace.
 
-A field of the job takes precedence over its profile, and the profile takes precedence over the chart's values.
+A field that the job sets takes precedence over the job's profile, and the profile takes precedence over the chart's values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ DEFAULT: Final = "default"
 
 
 class ProfileWorkers(Model):
-    """Settings for converter pods, shared by many jobs. The fields are those of a DataPrepJob's `spec.workers`. A field set in the job replaces the profile's field as a whole; the two aren't merged."""
+    """Settings for converter pods, shared by many jobs. The fields have the same meaning as in a DataPrepJob's `spec.workers`. If the job sets a field, the job's value replaces the profile's value as a whole. The two values aren't merged."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """The same as in `workers` of a DataPrepJob."""

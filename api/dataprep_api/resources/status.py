@@ -1,7 +1,7 @@
 """`DataPrepJob.status`: the live progress of the job and, at the end, its results.
 
-Every list has a maximum length, and indexes are stored as ranges. Because long texts could still add up, `bounded` shortens the status
-before it is written. Therefore, the status stays below 64 KB, however large the job is.
+Every list has a maximum length, and indexes are stored as ranges. Long texts could still add up, so `bounded` shortens the status before it
+is written. Therefore, the status of even the largest job stays below 64 KB.
 """
 
 from collections.abc import Callable
@@ -67,7 +67,7 @@ class ShardProgress(Model):
 
 
 class RecordProgress(Model):
-    """The number of records by outcome. At the end of the job, in + added = out + bad + filtered."""
+    """The number of records by outcome. At the end of the job, `in + added = out + bad + filtered`."""
 
     total: Count | None = None
     """Records in the input, as planned."""
@@ -89,7 +89,7 @@ class Progress(Model):
     percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Percent done."""
     summary: Annotated[str, Field(max_length=64)] = ""
-    """Finished and total shards. An example is `3/8`. While the input is scanned, these are the parts of the scan. In the first round of a shuffle, these are the slices of the input."""
+    """Finished and total shards. An example is `3/8`. During the scan step, the numbers count parts of the scan. During the shuffle step, they count slices of the input."""
     shards: ShardProgress = ShardProgress()
     """Shards by state."""
     records: RecordProgress = RecordProgress()
@@ -107,7 +107,7 @@ class Progress(Model):
     eta: Annotated[str, Field(max_length=32)] | None = None
     """Readable time left. An example is `1m20s`."""
     updated_at: Time | None = None
-    """Time of these numbers."""
+    """Time at which these numbers were computed."""
 
 
 class SplitStatus(Model):
@@ -165,7 +165,7 @@ class Failure(Model):
     step: StepName | None = None
     """Step."""
     index: int | None = None
-    """Task. It can be a scan part or a slice."""
+    """Task. In the scan step, a task is a part of the scan. In the shuffle step, a task is a slice of the input."""
     shard: Short | None = None
     """Shard."""
     input: LongUri | None = None
@@ -175,7 +175,7 @@ class Failure(Model):
     exit_code: int | None = None
     """Exit code."""
     count: Annotated[int, Field(ge=1)] = 1
-    """Number of times seen."""
+    """Number of times that this failure occurred."""
     at: Time | None = None
     """Time."""
 
@@ -200,14 +200,14 @@ class Run(Model):
 
 
 class Evictions(Model):
-    """Pods that the cluster evicted. The causes are preemption, drains, and nodes under pressure or lost. Evictions don't count as failures."""
+    """Pods that the cluster evicted. The causes are preemption, drains, node pressure and lost nodes. Evictions don't count as failures."""
 
     count: Count = 0
     """Evictions since the start or last retry."""
     in_a_row: Count = 0
-    """Evictions since a shard was last finished. Scan parts and shuffle slices count too."""
+    """Evictions since a shard was last finished. A finished part of a scan or slice of a shuffle counts as a shard."""
     shards_done: Count = 0
-    """Finished shards at the last eviction. Parts and slices count too."""
+    """Finished shards at the last eviction. Finished parts of a scan and slices of a shuffle count as shards."""
     last_time: Time | None = None
     """Time of the last eviction."""
     at_last_time: Count = 0
@@ -220,7 +220,7 @@ class Effective(Model):
     """The values in effect, after defaults and fallbacks."""
 
     parallelism: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """Pods at the same time. The scale sub-resource reports this number as an int32."""
+    """Number of pods at the same time. The scale sub-resource reports this number as an int32."""
     image: Annotated[str, Field(max_length=512)] | None = None
     """Image."""
     accelerator: Annotated[str, Field(max_length=64)] | None = None
@@ -246,7 +246,7 @@ class Timings(Model):
     planning_seconds: Annotated[float, Field(ge=0)] | None = None
     """Plan step. If the input was scanned, the scan and merge steps are included."""
     running_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Convert step. The first round of a shuffle is included."""
+    """Convert step. The shuffle step is included."""
     committing_seconds: Annotated[float, Field(ge=0)] | None = None
     """Commit step."""
     total_seconds: Annotated[float, Field(ge=0)] | None = None
@@ -383,7 +383,7 @@ class DataPrepJobStatus(Model):
     rejected_spec: Sha256 | None = None
     """Digest of a spec that failed before the start. If the spec is edited, the job is validated again."""
     waiting_since: Time | None = None
-    """Start of the current wait. The field is set while the condition `Running` is False in an unfinished job, and changes with the condition's reason."""
+    """Start of the current wait. The field is set while the job is unfinished and its condition `Running` is False. It changes when the condition's reason changes."""
     effective: Effective | None = None
     """Values in effect."""
     selector: Annotated[str, Field(max_length=256)] | None = None
@@ -401,7 +401,7 @@ class DataPrepJobStatus(Model):
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Shorten `status` to SIZE_LIMIT. First removes what the manifest also contains, then examples, then the ends of long texts."""
+    """Shorten `status` to SIZE_LIMIT. Removes first the data that the manifest also contains, then examples, and then the ends of long texts."""
     fewer = [partial(_few_classes, most=most) for most in _FEWER_CLASSES]
     steps: list[Callable[[DataPrepJobStatus], DataPrepJobStatus]] = [_unchanged, _without_outputs, *fewer, _few_examples, _short_texts]
     for shorten in steps:

@@ -1,8 +1,8 @@
 """`DataPrepJob.spec`: the source, the transforms, the output format and the destination.
 
 The CRD's schema, `kubectl explain` and `dataprep validate` are all made from these models. Rules that the API server can check are written
-in CEL beside the field (`rules`). The validators below each model repeat in Python the rules that must also be checked on a laptop, where
-there is no API server.
+in CEL beside the field (see `rules`). If a rule must also be checked without an API server, for example on a laptop, a validator of the
+model repeats the rule in Python.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -89,7 +89,7 @@ class BadRecords(Model):
     max_count: Annotated[int, Field(ge=0)] | None = None
     """Fail if more records than this are bad."""
     max_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Fail if more than this fraction is bad."""
+    """Fail if more than this fraction of the records is bad."""
 
 
 class CleanupRule(Model):
@@ -121,7 +121,7 @@ class StepDeadlines(Model):
     plan_seconds: DeadlineSeconds | None = None
     """Time limit of the plan step. If several pods scan the input, it applies separately to the scan step and to the merge step."""
     convert_seconds: DeadlineSeconds | None = None
-    """Time limit of the convert step. It applies separately to a shuffle's first round."""
+    """Time limit of the convert step. It applies separately to the shuffle step."""
     commit_seconds: DeadlineSeconds | None = None
     """Time limit of the commit step."""
 
@@ -167,7 +167,7 @@ class DataPrepJobSpec(Model):
     )
 
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
-    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster, use params only where any text is valid, such as in URIs, columns and file names. Don't use params in enums, numbers or quantities."""
+    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. Write `$$` for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster, use params only where any text is valid, such as in URIs, columns and file names. Don't use params in enums, numbers or quantities."""
     source: Source | None = None
     """The raw data: set exactly one member. Every job has either a source or a `script`."""
     script: Script | None = None
@@ -199,14 +199,14 @@ class DataPrepJobSpec(Model):
     stores: Stores | None = None
     """Access to stores, by URI prefix. An entry can have an endpoint, a Secret with credentials, and Hadoop's configuration."""
     workers: Workers = Workers()
-    """The converter pods. The pods of a scan and of the first round of a shuffle have the same fields, but no devices."""
-    # There is no default, because the API server would write it into each job, and earlier releases would refuse the job.
+    """The converter pods. The pods of the scan step and the shuffle step have the same settings, except that they get no devices."""
+    # There is no default, because the API server would write the default into each job, and earlier releases would refuse the job.
     planning: Planning | None = None
     """Pods of the plan, merge and commit steps. There is a merge step only if several pods scan the input. With `engine`, the pods of the plan step have the sizes of the engine."""
     engine: Engine | None = None
-    """Engine that joins the tables of `source.join`. Without an engine, one pod joins them and needs a disk for all rows. `dataprep run` ignores the field; see `--engine spark`."""
+    """Engine that joins the tables of `source.join`. Without an engine, one pod joins them and needs disk space for all rows. `dataprep run` ignores this field and has the option `--engine spark` instead."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
+    """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers apply where this spec sets nothing. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None
     """DataPrepJobs to wait for. These jobs are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
     managed_by: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] | None = None
@@ -218,21 +218,21 @@ class DataPrepJobSpec(Model):
     step_deadlines: StepDeadlines | None = None
     """Time limits of the steps. When a suspended job is resumed, the time is counted from zero again."""
     start_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for the start. The job fails if it waits for another job, or if one of its pods stays unschedulable, for longer than this limit. Default: no limit."""
+    """Time limit for the start. The job fails if it waits for another job for longer than this limit. It also fails if one of its pods stays unschedulable for longer than this limit. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for pods that can't start. The limit applies to problems that someone has to solve: an image, Secret or ConfigMap is missing, or the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If the problem may be temporary, such as a network timeout, the default is at least 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan, merge and commit steps. There is a merge step only if several pods scan the input."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
-    """Retries of each convert task. Each part of a scan and each slice of a shuffle's first round has the same number of retries."""
+    """Retries of each convert task. Each task of the scan step and of the shuffle step has the same number of retries."""
     max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Evicted pods allowed before the job fails. Pods are evicted by preemption, by drains, and by nodes under pressure. Default: no limit."""
     retry: Retry | None = None
     """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed, so this field limits wasted work. Scan parts and shuffle slices count too. Default: every task is tried."""
+    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed, so this field limits wasted work. Tasks of the scan step and the shuffle step count too. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
-    """Seconds until the ended job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
+    """Seconds until the ended job is deleted. The output stays if `deletionPolicy` isn't `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
     """What to remove some time after the job ends. Default: everything is kept, so that the pods' logs stay available."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
@@ -240,7 +240,7 @@ class DataPrepJobSpec(Model):
 
     @property
     def data(self) -> Source:
-        """The source of a job without a script. Use this property only in code that doesn't run for jobs with a script."""
+        """The source of the job. Jobs with a script have no source, so code for such jobs can't use this property."""
         assert self.source is not None  # noqa: S101 - jobs with a script run in `steps/script_job.py` of the converter
         return self.source
 

@@ -49,8 +49,8 @@ def _check_repository(url: str) -> str:
 class Git(Model):
     """A Git repository."""
 
-    # The rule for `url` is on the object, not on the field: if a field breaks its own pattern, the API server prints the field's value,
-    # which may contain a token.
+    # The rule for `url` is on the object and not on the field. If a field broke its own pattern, the API server would print the field's
+    # value, which may contain a token.
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule("self.url.matches('^(https?|git|file)://') && !self.url.matches('^[a-z]+://[^/]*@')", _REPOSITORY, path=".url")
@@ -69,7 +69,9 @@ class Git(Model):
     @model_validator(mode="after")
     def _check_sub_path(self) -> Self:
         if self.sub_path is not None and any(part in ("", ".", "..") for part in self.sub_path.split("/")):
-            raise ValueError(f"subPath must be a folder of the repository, without empty, . or .. parts, got {self.sub_path!r}")
+            raise ValueError(
+                f"subPath must be a folder of the repository, and none of its parts may be empty, . or .., got {self.sub_path!r}"
+            )
         return self
 
 

@@ -26,9 +26,9 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
         if name not in _COPY_FIELDS and getattr(output, name) != fields[name].default
     ]
     if names:
-        yield f"a copy equals its data set, so leave out {', '.join(names)}"
+        yield f"a copy has the same records as its source, so leave out {', '.join(names)}"
     if output.overwrite == "Extend":
-        yield "a copy can't be extended by copying; extend the data set, and copy it again"
+        yield "a copy can't be extended; extend the original data set, and copy it again"
 
 
 def _yaml_name(model: "Model", name: str) -> str:

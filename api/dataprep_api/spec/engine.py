@@ -1,4 +1,4 @@
-"""`spec.engine`: the engine that joins tables which don't fit one pod. The fields have the names of Spark's own settings."""
+"""`spec.engine`: the engine that joins tables that are too large for one pod. The fields have the names of Spark's settings."""
 
 import re
 from typing import Annotated, Final
@@ -40,15 +40,16 @@ SETTINGS: Final = frozenset(
 )
 """The settings that `conf` may contain.
 
-Each setting is a number, a size, a time or a truth value that affects speed and retries only. Settings of masters, secrets, files, commands
-and classes aren't in the list: with them, a job could run a program that the operator doesn't know, outside the limits of its pods.
+Each setting is a number, a size, a time or a boolean, and affects only speed and retries. Settings for masters, secrets, files, commands
+and classes aren't allowed. With these settings, a job could run a program that the operator doesn't know, beyond the limits of the job's
+pods.
 """
 LEAST_MEMORY: Final = 512 << 20
-"""The least heap in bytes. Spark refuses an executor and a driver with less than 450 MiB."""
+"""The minimum heap size in bytes. Spark refuses an executor or a driver with less than 450 MiB."""
 DAEMON_HEAP: Final = "256m"
-"""The heap of the process of Spark's master or worker, which each pod has beside the driver or executor."""
+"""The heap size of Spark's master or worker process. Each pod runs one of them, in addition to the driver or executor."""
 DAEMON_BYTES: Final = 448 << 20
-"""The memory of this process: its heap, and what Java needs beside a heap. An idle master or worker used 250 MiB."""
+"""The total memory of a master or worker process in bytes: its heap, and what Java needs outside the heap. An idle process used 250 MiB."""
 _LEAST_OVERHEAD: Final = 384 << 20
 _OVERHEAD_FACTOR: Final = 0.1
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,8})([mg])")
@@ -56,10 +57,10 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9.%-]{1,64}")
 
 
 def size_in_bytes(size: str) -> int:
-    """Return the number of bytes of a size as Spark writes it, such as `512m`. Raises ValueError, which says what was expected."""
+    """Convert a size in Spark's notation, such as `512m`, to bytes. Raises ValueError, which says what was expected."""
     match = _SIZE.fullmatch(size)
     if match is None:
-        raise ValueError(f"expected a whole number of MiB or GiB as Spark writes it, such as 512m or 4g, got {size!r}")
+        raise ValueError(f"expected a whole number of MiB or GiB in Spark's notation, such as 512m or 4g, got {size!r}")
     return int(match[1]) << {"m": 20, "g": 30}[match[2]]
 
 
@@ -77,9 +78,9 @@ def _check_heap(size: str) -> str:
 def _check_conf(conf: dict[str, str]) -> dict[str, str]:
     for name, value in conf.items():
         if name not in SETTINGS:
-            raise ValueError(f"{name!r} can't be set by a job. These settings can: {', '.join(sorted(SETTINGS))}")
+            raise ValueError(f"a job can't set {name!r}. Allowed settings: {', '.join(sorted(SETTINGS))}")
         if _VALUE.fullmatch(value) is None:
-            raise ValueError(f"{name} must be a number, a size, a time or true or false, got {value!r}")
+            raise ValueError(f"{name} must be a number, a size, a time, true or false, got {value!r}")
     return conf
 
 
@@ -99,16 +100,16 @@ def _with_overhead(memory: str, overhead: str | None) -> int:
 
 
 class SparkExecutor(Model):
-    """Executors, each of which has a pod."""
+    """Spark's executors. Each executor has its own pod."""
 
     instances: Annotated[int, Field(ge=1, le=1000)]
     """Number of executors."""
     cores: Annotated[int, Field(ge=1, le=128)]
-    """Tasks at a time. A pod requests as many CPUs."""
+    """Number of tasks that an executor runs at the same time. A pod requests one CPU for each of these tasks."""
     memory: Heap
     """Heap, such as `4g`."""
     memory_overhead: Size | None = None
-    """Memory beside the heap. The tasks' Python processes use it. Default: a tenth of the heap, but at least `384m`."""
+    """Memory outside the heap. The Python processes of the tasks use it. Default: a tenth of the heap, but at least `384m`."""
 
     @property
     def total_bytes(self) -> int:
@@ -117,12 +118,12 @@ class SparkExecutor(Model):
 
 
 class SparkDriver(Model):
-    """Driver, which has a pod of the same size as an executor's pod."""
+    """Spark's driver. Its pod has the same size as an executor's pod."""
 
     memory: Heap = "1g"
     """Heap, such as `1g`."""
     memory_overhead: Size = "1g"
-    """Memory beside the heap. The driver plans in it, as the pod of the plan step does in a job without an engine."""
+    """Memory outside the heap. The Python process that makes the plan uses it."""
 
     @property
     def total_bytes(self) -> int:
@@ -138,7 +139,7 @@ class Spark(Model):
     driver: SparkDriver = SparkDriver()
     """Driver."""
     conf: Conf | None = None
-    """Settings by name. Only settings that affect speed and retries are allowed; the message about another one lists them."""
+    """Spark settings by name. Only settings that affect speed and retries are allowed. If you use any other setting, the error message lists the allowed settings."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image with PySpark, Java and this release's `dataprep`. Default: the chart's setting."""
 
@@ -152,4 +153,4 @@ class Engine(Model):
     """The engine that joins the tables of `source.join`."""
 
     spark: Spark
-    """Spark cluster. It exists only during the plan step. The records, and so the run id, are the same as without an engine."""
+    """Spark cluster. It exists only during the plan step. The records and the run id are the same as without an engine."""

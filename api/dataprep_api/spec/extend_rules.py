@@ -1,4 +1,4 @@
-"""`overwrite: Extend`: the settings with which a data set can't be extended.
+"""`overwrite: Extend`: finds settings that prevent a data set from being extended.
 
 When a data set is extended, existing records must keep their shard and split, so no setting may depend on the number of records.
 """
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec
 
 _UNDIVIDED_SOURCES: Final = ("join", "sql", "table", "dataset", "from_job")
-"""Sources without separate files. In such a source, new records can't be distinguished from old records."""
+"""Sources without separate files. In these sources, new records can't be distinguished from old records."""
 
 
 def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
@@ -27,9 +27,9 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
     if rules is None:
         return
     if rules.exact:
-        yield "splits.exact depends on the number of records, so new records would move others to different splits; without exact, each record stays in its split"
+        yield "splits.exact depends on the number of records, so new records would move existing records to different splits; without exact, each record stays in its split"
     if rules.stratify_by is not None:
-        yield "splits.stratifyBy depends on the number of records of each class, so new records would move others to different splits"
+        yield "splits.stratifyBy depends on the number of records of each class, so new records would move existing records to different splits"
     for split in rules.into:
         for name in ("first", "count"):
             if getattr(split, name) is not None:

@@ -21,7 +21,7 @@ class Feature(Model):
     encoding: Literal["Auto", "Values", "Raw"] = "Auto"
     """How values are stored. `Values`: as a list of numbers. `Raw`: as the bytes of a tensor, row-major and little-endian. `Auto`: Raw for tensors of float16 or of integers narrower than 64 bits, otherwise Values."""
     sequence: bool | None = None
-    """Whether lists are steps of a sequence. The steps are the values of a list, or a tensor's entries along its first dimension. Records with a sequence are stored as tf.train.SequenceExample, with the other features as their context. Default: the source decides."""
+    """Whether lists are steps of a sequence. Each value of a list is a step. In a tensor, each entry of the first dimension is a step. Records with a sequence are stored as tf.train.SequenceExample, with the other features as their context. Default: the source decides."""
 
 
 class LabelFeature(Feature):

@@ -45,12 +45,12 @@ def rules(*entries: dict[str, str]) -> dict[str, Any]:
 
 
 class _Described(BaseModel):
-    """Describes each field in the schema by the docstring below it."""
+    """Uses the docstring below each field as the field's description in the schema."""
 
     # Any, because pydantic's type for a schema is not public.
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Add the docstring below each field as its description."""
+        """Add the fields' descriptions to the schema."""
         schema = handler(core)
         properties: dict[str, Any] = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in descriptions.of_fields(cls).items():
@@ -96,7 +96,7 @@ NEW: Final = "new"
 
 @dataclass(frozen=True)
 class SharedList:
-    """Marks a list in which several users of server-side apply can each manage some items.
+    """Marks a list whose items can have different managers in server-side apply.
 
     `keys` are the fields that identify an item (list type `map`). Without keys, an item is identified by its value (list type `set`).
     Unmarked lists are `atomic`: each apply replaces the complete list. In lists that describe the data set, the order of the items affects

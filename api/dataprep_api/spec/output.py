@@ -80,21 +80,21 @@ class HdfsOptions(Model):
 
 
 class TableOutput(Model):
-    """A MaxCompute table, or a partition of it, that receives the records as rows."""
+    """A MaxCompute table, or a partition of a table, that receives the records as rows."""
 
     uri: TableUri
     """URI of a table or partition. A table is `odps://project/tables/t`, for example. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. When the data set is finished, all rows of the table or partition are replaced in a single step."""
 
 
-_NO_SHARDS: Final = f"with granularity: Minibatch each file of {', '.join(ONE_MINIBATCH)} holds one minibatch: leave shards out"
+_NO_SHARDS: Final = f"with granularity: Minibatch, each file of {', '.join(ONE_MINIBATCH)} contains one minibatch, so leave shards out"
 _NO_ROWS: Final = f"table needs format: {' or '.join(TABLES)}"
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
 _VERSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_EXTENDABLE_NAME: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}"
+_EXTENDABLE_NAME: Final = "with overwrite: Extend, the file name must contain {shard} and must not contain {shards}"
 _NO_TABLE: Final = "a table can't be extended: use overwrite: Always"
 _ANY_SHARDS: Final = "has(self.shards) && (has(self.shards.count) || has(self.shards.targetSize) || has(self.shards.records))"
 
-_ONE_UID: Final = "provenance sets the records' uid and metadata: leave recordioProtobuf.uid and metadata out"
+_ONE_UID: Final = "provenance sets the records' uid and metadata, so leave out recordioProtobuf.uid and recordioProtobuf.metadata"
 
 
 class Output(Model):
@@ -178,7 +178,7 @@ class Output(Model):
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """File name template. It may use {split}, {shard}, {shards} and {ext}, and must not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default is `{split}.{ext}` for a single shard, and `{split}-{shard}-of-{shards}.{ext}` for several shards. With `overwrite: Extend` the default is `{split}-{shard}.{ext}`. For sequenceFile and mapFile the default is `part-r-{shard}`, which for mapFile names a folder. Some other formats have their own defaults."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
-    """What to do with an existing output. It counts as existing if it is finished, or if it contains another run's files. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
+    """What to do with an existing output. An output exists if it is finished or contains another run's files. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True
     """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index file in `_dataprep/index`, for DALI and other readers."""
     provenance: bool = False

@@ -32,7 +32,7 @@ class Script(Model):
     framework: Annotated[str, Field(min_length=1, max_length=63)] | None = None
     """Short name of an image. Example: `tensorflow:2.21`. The chart's `workers.frameworks` maps the short name to an image. Use this field instead of `image`."""
     command: Words
-    """Program and arguments. The command is a list of words or one string. A string is split by the rules of a shell, and line breaks count as blanks. `${NAME}` stands for one of `params`, or else for an environment variable. The variables are those in `workers.env`, and DATAPREP_INPUT, DATAPREP_OUTPUT, DATAPREP_RUN_ID and DATAPREP_CODE."""
+    """Program and arguments. The command is a list of words or one string. A string is split by the rules of a shell, and line breaks count as blanks. `${NAME}` is replaced with one of `params`, or else with an environment variable. The variables are those in `workers.env`, and DATAPREP_INPUT, DATAPREP_OUTPUT, DATAPREP_RUN_ID and DATAPREP_CODE."""
     working_directory: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Working directory, an absolute path. Default: the folder of `code`, or else the image's working directory."""
     input: Uri | None = None
@@ -59,7 +59,7 @@ class Script(Model):
         for path in self.outputs:
             if path.startswith("/") or any(part in ("", ".", "..") or part[0] in "_." for part in path.split("/")):
                 raise ValueError(
-                    f"outputs must be paths below output.uri, in which no part is empty or begins with '_' or '.'; got {path!r}"
+                    f"outputs must be paths below output.uri, without empty parts or parts that begin with '_' or '.'; got {path!r}"
                 )
         return self
 

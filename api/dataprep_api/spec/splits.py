@@ -44,7 +44,7 @@ class Split(Model):
     since: _Bound | None = None
     """Take samples from this value on. `since` is the first value of `column` to take: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number if the column has numbers."""
     before: _Bound | None = None
-    """Take samples below this value. `before` has the same form as `since`, but excludes samples whose `column` has exactly this value."""
+    """Take samples below this value. `before` has the same form as `since`, but a sample with exactly this value is excluded."""
 
     @model_validator(mode="after")
     def _check_one_rule(self) -> Self:

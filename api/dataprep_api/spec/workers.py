@@ -1,4 +1,4 @@
-"""`spec.stores` and `spec.workers`: the access to stores and the settings of the converter pods."""
+"""`spec.stores` and `spec.workers`: access to stores, and the settings of the converter pods."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -40,7 +40,7 @@ class Store(Model):
     endpoint: Uri | None = None
     """Address of the service. Example: `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
     tunnel_endpoint: Uri | None = None
-    """MaxCompute: address of the tunnel service. The tunnel service transfers rows. Default: the address that the endpoint returns."""
+    """MaxCompute: address of the tunnel service. The tunnel service transfers rows. Default: the address that the service at `endpoint` returns."""
     region: Annotated[str, Field(max_length=64)] | None = None
     """Region, used for signatures. The region applies to OSS, S3 and MaxCompute."""
     path_style: bool = False
@@ -83,8 +83,8 @@ class Toleration(Model):
     """Seconds to tolerate `NoExecute`."""
 
 
-# This isn't a SharedList. In a list of type `map`, optional keys would need defaults, and earlier releases refuse a default in `effect`.
-# In a list of type `set`, items can't be objects.
+# This isn't a SharedList. A list of type `map` needs a default for each optional key, and earlier releases refuse a default in `effect`.
+# A list of type `set` can't contain objects.
 Tolerations = Annotated[list[Toleration], Field(max_length=32)]
 ImagePullSecrets = Annotated[list[LocalObjectReference], Field(max_length=16), SharedList(keys=("name",))]
 
@@ -134,28 +134,28 @@ class Accelerator(Model):
 
 
 class Volume(Open):
-    """A volume, as in a pod. Only its name is checked here."""
+    """A volume, as in a pod. The API checks only its name."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """Volume name."""
 
 
 class VolumeMount(Open):
-    """A volume mount, as in a container. Only its path is checked here."""
+    """A volume mount, as in a container. The API checks only its path."""
 
     mount_path: Annotated[str, Field(alias="mountPath", min_length=1, max_length=4096)]
     """Path in the container."""
 
 
 class Container(Open):
-    """A container, as in a pod. Only its name is checked here."""
+    """A container, as in a pod. The API checks only its name."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """Container name."""
 
 
 class TopologySpreadConstraint(Open):
-    """A topology spread constraint, as in a pod. Only the fields that identify it are checked here."""
+    """A topology spread constraint, as in a pod. The API checks only the fields that identify it."""
 
     topology_key: Annotated[str, Field(alias="topologyKey", min_length=1, max_length=317)]
     """Label of the nodes to spread over."""
@@ -167,7 +167,7 @@ SpreadConstraints = Annotated[list[TopologySpreadConstraint], Field(max_length=8
 
 
 class HostAlias(Open):
-    """An entry of the hosts file, as in a pod. Only its address is checked here."""
+    """An entry of the hosts file, as in a pod. The API checks only its address."""
 
     ip: Annotated[str, Field(min_length=1, max_length=63)]
     """IP address."""
@@ -201,12 +201,11 @@ class Workers(Model):
 
     parallelism: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Maximum number of pods at the same time. You can change the number while the job runs. The output doesn't depend on the number of pods."""
-    # There is no default, because the API server would write it into each job, and earlier releases of the operator and the converter would
-    # refuse the job.
+    # There is no default, because the API server would write the default into each job, and earlier releases would refuse the job.
     one_pod: Literal["Auto", "Never"] | None = None
-    """Whether one pod does all steps of a small job. `Auto` (default): it does if input and output have at most 128 MiB each and at most 100 shards, with the exceptions in docs/guide.md. `Never`: each step has its own pods."""
+    """Whether one pod does all steps of a small job. `Auto` (default): a job is small if its input and its output have at most 128 MiB each, and if it has at most 100 shards. docs/guide.md lists exceptions. `Never`: each step has its own pods."""
     resources: Resources | None = None
-    """Container resources. The pods of a scan and of the first round of a shuffle have them too, but no devices. So do the pods of the plan, merge and commit steps if `planning.resources` isn't set."""
+    """Container resources. The pods of the scan step and the shuffle step have the same resources, except devices. If `planning.resources` isn't set, the pods of the plan, merge and commit steps have these resources too."""
     accelerator: Accelerator = Accelerator()
     """Whether pods run on GPU nodes."""
     node_selector: StringMap | None = None

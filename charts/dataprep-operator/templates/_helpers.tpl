@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{- /* An image reference with the digest, or else the tag, or else the chart's appVersion. The argument is a list of the image and the root. */ -}}
+{{- /* Returns an image reference with the digest, the tag or the chart's appVersion, whichever is set first. The argument is a list of the image and the root. */ -}}
 {{- define "dataprep-operator.image" -}}
 {{- $image := index . 0 -}}
 {{- $root := index . 1 -}}

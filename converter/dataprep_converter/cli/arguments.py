@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 def job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
     """Adds a command that works on a job's file."""
     command = commands.add_parser(name, help=help_text)
-    command.add_argument("job", nargs="?", metavar="FILE", help="the job's YAML file, - for standard input")
+    command.add_argument("job", nargs="?", metavar="FILE", help="the job's YAML file, or - for standard input")
     command.add_argument("--job", dest="job_option", metavar="FILE", help="the job's YAML file, given as an option")
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the spec: output.uri=out, params.input=DIR"
     )
-    command.add_argument("--profile", metavar="FILE", help="a DataPrepProfile's YAML file: stores and workers that the job leaves out")
+    command.add_argument(
+        "--profile", metavar="FILE", help="YAML file of a DataPrepProfile, which provides the stores and workers that the job leaves out"
+    )
     return command
 
 
@@ -34,20 +36,22 @@ def uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
     """Adds `--workers`; `of` extends its help text."""
-    command.add_argument("--workers", type=positive, metavar="N", help=f"processes{of} (default: one per core, fewer if memory is short)")
+    command.add_argument(
+        "--workers", type=positive, metavar="N", help=f"number of processes{of} (default: one per core, or fewer if memory is short)"
+    )
 
 
 def positive(text: str) -> int:
-    """Returns the number in an option. Raises ArgumentTypeError unless it is a positive whole number."""
+    """Returns the number in an option. Raises ArgumentTypeError if it isn't a positive whole number."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
 
 
 def ready_workers(arguments: argparse.Namespace) -> int:
-    """Returns the number of workers: the given number, or as many as the machine has room for.
+    """Returns the number of workers: the given number, or a number that fits the machine's cores and memory.
 
-    Call this function early, because it starts the fork server, which imports modules in the meantime.
+    Call this function early, because it starts the fork server, which imports modules while the command does other things.
     """
     count: int = arguments.workers or limits.processes()
     if count > 1:

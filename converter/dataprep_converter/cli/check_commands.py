@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds both commands."""
     verify = uri_command(commands, "verify", "read a finished data set again and check every byte")
-    verify.add_argument("--expect", metavar="HEX", help="the manifest's SHA-256 or the digest that it must have")
+    verify.add_argument("--expect", metavar="HEX", help="the expected SHA-256 of the manifest, or the expected digest of the data set")
     verify.add_argument("--all", action="store_true", help="list every fault, not only the first")
     verify.add_argument("--every-record", action="store_true", help="parse every record, not only 64 of each file")
     add_json(verify, "the result and the faults")
     verify.set_defaults(command=_verify)
 
-    repair = commands.add_parser("repair", help="make broken or missing files of a data set again, from the plan stored with it")
+    repair = commands.add_parser("repair", help="make the broken or missing files of a data set again, from the stored plan")
     repair.add_argument("uri", help="folder of the data set")
     repair.add_argument(
         "--job",
         metavar="FILE",
-        help="the job that made the data set, for its stores, code and HDFS options; needed when the manifest is damaged",
+        help="file of the job that made the data set, with its stores, code and HDFS options; needed if the manifest is damaged",
     )
-    repair.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of that job: params.input=DIR")
+    repair.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the job: params.input=DIR")
     add_workers(repair)
     repair.set_defaults(command=_repair)
 

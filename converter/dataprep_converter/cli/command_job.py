@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 def add_arguments(command: argparse.ArgumentParser, *, example: str, verb: str, of_processes: str = "") -> None:
     """Adds the shared arguments. `example` is a field of the spec, shown in the help text."""
-    # `--set` changes the job made here, not the job file that names the stores.
+    # `--set` changes the job that this command makes. The job file, which names the stores, stays unchanged.
     command.set_defaults(set=[])
-    command.add_argument("--set", dest="fields", action="append", default=[], metavar="FIELD=VALUE", help=f"a field of the spec: {example}")
+    command.add_argument(
+        "--set", dest="fields", action="append", default=[], metavar="FIELD=VALUE", help=f"set a field of the spec: {example}"
+    )
     command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the stores")
     add_workers(command, of=of_processes)
     command.add_argument(
@@ -31,9 +33,9 @@ def add_arguments(command: argparse.ArgumentParser, *, example: str, verb: str, 
 def execute(
     arguments: argparse.Namespace, document: dict[str, Any], access: "Access", *, before: Callable[["Display"], None] | None = None
 ) -> Exit:
-    """Runs the job after calling `before`, or only prints it if `--print-job` is given.
+    """Calls `before` and runs the job. If `--print-job` is given, only prints the job.
 
-    The stores come from the file in `--job`; `--set` changes single fields.
+    The stores are taken from the file in `--job`; `--set` changes single fields.
     """
 
     workers = 1 if arguments.print_job else ready_workers(arguments)

@@ -41,11 +41,11 @@ from dataprep_converter.runtime import without_pandas
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 10_000
 _OBJECTS_UNTIL_FIRST_READ: Final = 200_000
-"""More objects than a worker creates until it reads its first input."""
+"""Larger than the number of objects that a worker creates before it reads its first input."""
 
 
 class TerminatedError(BaseException):
-    """Raised on SIGTERM, so that uploads in flight are aborted before the process exits. Derived from BaseException, so that no `except
+    """Raised on SIGTERM, so that uploads in flight are aborted before the process exits. It is a BaseException, so that no `except
     Exception` catches it.
     """
 
@@ -101,18 +101,18 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
             # threads, so use a single thread.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             # The imports that follow create more than a hundred thousand long-lived objects. By default, Python's garbage collector would
-            # search the new objects each time there are 700 of them. A command with `is_tuned` lowers the number again before it reads its
-            # input (`allocator.tune_allocator`).
+            # run after every 700 new objects. A command with `is_tuned` lowers the threshold again before it reads its input
+            # (`allocator.tune_allocator`).
             gc.set_threshold(_OBJECTS_UNTIL_FIRST_READ if getattr(arguments, "is_tuned", False) else _OBJECTS_BETWEEN_COLLECTIONS)
             without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()
     except BaseException as exc:  # the outermost handler of the program
         if interrupts.received and not isinstance(exc, SystemExit | TerminatedError):
-            # If Ctrl-C interrupts a library call, the library may raise an error of its own; don't report it as the command's error.
+            # If Ctrl-C interrupts a library call, the library may raise another error. Don't report it as the command's error.
             exc = exc if isinstance(exc, KeyboardInterrupt) else KeyboardInterrupt(str(exc))
         if isinstance(exc, KeyboardInterrupt):
-            # Another Ctrl-C must not interrupt the message.
+            # Another Ctrl-C must not interrupt the error message.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         if isinstance(exc, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
@@ -123,7 +123,7 @@ def _run_interruptible(arguments: argparse.Namespace, interrupts: Interrupts) ->
 
 
 def _on_sigterm(_signal: int, _frame: FrameType | None) -> NoReturn:
-    # A signal to the process group arrives twice, directly and from the parent; the second one must not interrupt the clean-up.
+    # A signal to the process group arrives twice: directly, and from the parent. The second signal must not interrupt the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise TerminatedError
 
@@ -145,7 +145,7 @@ def _reader_is_gone() -> bool:
 
 
 def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
-    """Prints one clear line about the error and, in a pod, leaves the termination message."""
+    """Prints one clear line about the error and, in a pod, writes the termination message."""
     from dataprep_api.reasons import Reason
     from dataprep_converter.core.errors import ConvertError, StoreFull
 
@@ -188,7 +188,7 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
 
 
 def _place_of(exc: BaseException, arguments: argparse.Namespace) -> str:
-    """Returns the line of the job's file that the error is about, or an empty string if the job isn't to blame.
+    """Returns the line of the job's file that the error is about, or an empty string if the error isn't about the job.
 
     In a pod, the result is always empty, because nobody can open the file there.
     """
@@ -233,7 +233,7 @@ def parsers() -> tuple[Parser, Mapping[str, argparse.ArgumentParser]]:
     for choice in commands._choices_actions:  # noqa: SLF001 - the help texts, which the completion shows, are stored nowhere else
         commands.choices[choice.dest].description = f"{choice.help}."
     for command in commands.choices.values():
-        # The flag is accepted before and after the command. SUPPRESS prevents the default of the flag after the command from overriding a
-        # flag before the command.
+        # The flag is accepted before and after the command. Without SUPPRESS, a flag before the command would be reset by the default of
+        # the flag after the command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser, commands.choices

@@ -21,10 +21,8 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Adds the command."""
     copy = commands.add_parser("copy", help="copy a finished data set, or any file or folder, to another folder or store, byte for byte")
     copy.add_argument("uri", metavar="FROM", help="folder of a finished data set, or any file or folder")
-    copy.add_argument("to", metavar="TO", help="folder of the copy; for a single file, its new name, or a folder ending with a slash")
-    copy.add_argument(
-        "--overwrite", action="store_true", help="replace an existing data set or files (default: refuse, unless they are equal)"
-    )
+    copy.add_argument("to", metavar="TO", help="folder of the copy; for a single file, the new name, or a folder with a slash at the end")
+    copy.add_argument("--overwrite", action="store_true", help="replace an existing data set or files (default: fail if they differ)")
     command_job.add_arguments(copy, example="output.hdfs.replication=2", verb="copy", of_processes=", each copying 8 files at a time")
     copy.set_defaults(command=_copy)
 

@@ -144,7 +144,7 @@ class Display:
         from dataprep_converter.core.redaction import raw
 
         class Counts(ProgressColumn):
-            """The counts, read anew each time the bar is drawn."""
+            """The counts, read again each time the bar is drawn."""
 
             def render(self, task: "Task") -> Text:
                 """Returns the text, and moves the bar once the number of records to read is known."""
@@ -190,7 +190,7 @@ class Display:
 
 
 def planning_text(progress: PlanProgress) -> str:
-    """Says what a plan has found and read so far, in at most 50 characters unless the numbers are very large."""
+    """Describes the progress of a plan in at most 50 characters, or in a few more if the numbers are very large."""
     if progress.to_scan:
         # Show a percentage instead of bytes, because opening a file also counts as some bytes.
         return f"scanned {100 * progress.scanned // progress.to_scan} %"

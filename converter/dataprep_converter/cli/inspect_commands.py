@@ -1,4 +1,4 @@
-"""`dataprep infer`, `dataprep inspect`, `dataprep head` and `dataprep ls`: commands that show what is at a URI."""
+"""`dataprep infer`, `dataprep inspect`, `dataprep head` and `dataprep ls`: commands that show the data at a URI."""
 
 import argparse
 import sys
@@ -14,21 +14,23 @@ from dataprep_converter.core.redaction import raw
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds the commands."""
-    infer = commands.add_parser("infer", help="print a first job for the data at a URI")
+    infer = commands.add_parser("infer", help="print a job for the data at a URI, as a starting point")
     infer.add_argument("uri", help="a file, folder or glob")
     infer.add_argument("--output", metavar="FILE", help="write the job to this file instead of printing it")
     infer.add_argument("--to", metavar="URI", help="output.uri of the job (default: a folder beside the input)")
-    infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the store; it is copied to the new job")
+    infer.add_argument(
+        "--job", metavar="FILE", help="a job file whose spec.stores describes the store; spec.stores is copied to the new job"
+    )
     infer.set_defaults(command=_infer, set=[])
 
     inspect = uri_command(commands, "inspect", "show the contents of a finished data set, or of other files")
     inspect.add_argument("--records", type=_count, default=1, metavar="N", help="records to show (default: 1)")
     inspect_form = inspect.add_mutually_exclusive_group()
     inspect_form.add_argument(
-        "--json", action="store_true", help="manifest, statistics and records as JSON; bytes as one character each (Latin-1)"
+        "--json", action="store_true", help="print manifest, statistics and records as JSON, with each byte as one character (Latin-1)"
     )
     inspect_form.add_argument(
-        "--html", metavar="FILE", help="write a report with histograms and a contact sheet of images to this file instead"
+        "--html", metavar="FILE", help="print nothing, and write a report with histograms and some images of each class to this file"
     )
     inspect.set_defaults(command=_inspect)
 

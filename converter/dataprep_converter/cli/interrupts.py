@@ -1,7 +1,7 @@
 """Ctrl-C during a command.
 
-A library can turn the interrupt into an error of its own. Or the interrupt can arrive during a callback, which can't raise it. In either
-case, the output would look like a bug. So the first Ctrl-C is noted, and an interrupt that was lost in a callback is sent again.
+A library can turn the interrupt into another error, or the interrupt can arrive during a callback, which can't raise it. The output would
+then look like a bug. So this module records that Ctrl-C was pressed, and sends an interrupt again if it was lost in a callback.
 """
 
 import _thread
@@ -18,7 +18,7 @@ _AGAIN_SECONDS = 0.01
 
 
 class Interrupts:
-    """Notes whether Ctrl-C was pressed."""
+    """Records whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
         self.received = False
@@ -26,7 +26,7 @@ class Interrupts:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Notes Ctrl-C during the block. Where Ctrl-C is ignored, as in a background command, it stays ignored."""
+        """Records Ctrl-C during the block. If Ctrl-C is ignored, as in a background command, it stays ignored."""
         before = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not callable(before):
             yield
@@ -45,7 +45,7 @@ class Interrupts:
     def _raise(self, _signal: int, _frame: FrameType | None) -> None:
         self.received = True
         if self._in_hook:
-            # This runs within the hook, which can't raise the interrupt either.
+            # `_send_again` is running, and it can't raise the interrupt either.
             self._send_soon()
         else:
             raise KeyboardInterrupt

@@ -28,7 +28,7 @@ def in_pod() -> bool:
 
 
 def leave(message: "PlanResult | ScanRequest | CommitResult | WorkResult | RemoveResult") -> None:
-    """Prints the result and leaves it as the pod's termination message."""
+    """Prints the result, and writes it as the pod's termination message."""
     from dataprep_api.dataset import messages
 
     if isinstance(message, messages.PlanResult | messages.CommitResult):
@@ -39,10 +39,7 @@ def leave(message: "PlanResult | ScanRequest | CommitResult | WorkResult | Remov
 
 
 def leave_in_advance(plan: "PlanResult") -> None:
-    """Leaves the plan as the pod's termination message.
-
-    The message counts if this process is killed before it has finished the other steps.
-    """
+    """Writes the plan as the pod's termination message, in case this process is killed before it has finished the other steps."""
     from dataprep_api.dataset import messages
 
     _write_termination(messages.dump(_for_display(plan)))
@@ -51,7 +48,7 @@ def leave_in_advance(plan: "PlanResult") -> None:
 def exit_code(code: int) -> int:
     """Returns the pod's exit code, given the exit code of its process.
 
-    If the process was killed after it had left its plan, the pod has still done the plan step.
+    If the process was killed after it had written its plan as the termination message, the plan step is done, so the code is 0.
     """
     if code not in _KILLED or not _has_left_a_plan():
         return code
@@ -70,7 +67,7 @@ def _has_left_a_plan() -> bool:
 
 
 def leave_failure(code: Exit, reason: "Reason", message: str, arguments: argparse.Namespace, *, uri: str | None = None) -> None:
-    """Leaves an error as the pod's termination message."""
+    """Writes an error as the pod's termination message."""
     from dataprep_api.dataset import messages
 
     if not in_pod():

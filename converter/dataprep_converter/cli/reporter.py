@@ -30,7 +30,8 @@ _LARGEST_REPLY = 4096
 class Reporter:
     """Posts the latest counts in the background. Without `DATAPREP_STATUS_URL` there are no reports.
 
-    `budgets` are the request budgets of `Access`, which can add more at any time. `plan` is set if the operator doesn't know the plan yet.
+    `budgets` contains the request budgets of `Access`; other budgets can be added at any time. `plan` is set if the operator doesn't know
+    the plan yet.
     """
 
     def __init__(

@@ -12,10 +12,17 @@ from dataprep_converter.runtime import limits
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds the command."""
-    command = job_command(commands, "spark-plan", "plan a job on a Spark cluster of its own (the pods of engine.spark run this)")
-    command.add_argument("--master", required=True, metavar="URL", help="spark://HOST:PORT, where the pod of index 0 runs the master")
+    command = job_command(commands, "spark-plan", "plan a job on its own Spark cluster (the pods of engine.spark run this)")
+    command.add_argument(
+        "--master", required=True, metavar="URL", help="spark://HOST:PORT of the master, which runs in the pod with index 0"
+    )
     command.add_argument("--secret-file", required=True, type=Path, metavar="FILE", help="file with the secret of the cluster")
-    command.add_argument("--index", type=int, metavar="N", help="0: master and driver; others: worker (default: JOB_COMPLETION_INDEX)")
+    command.add_argument(
+        "--index",
+        type=int,
+        metavar="N",
+        help="index of the pod: 0 runs the master and the driver, all others run a worker (default: JOB_COMPLETION_INDEX)",
+    )
     command.set_defaults(command=_spark_plan, dry_run=False, json=False, limit=None, scan=None)
 
 
@@ -39,7 +46,7 @@ def _spark_plan(arguments: argparse.Namespace) -> Exit:
     if index > 0:
         spark_pods.work(cluster, installation)
     with spark_pods.master(cluster, installation):
-        # The share of this process. The rest of the pod's memory is for the processes of Spark.
+        # This process may use only a part of the pod's memory. The rest is for the processes of Spark.
         os.environ[limits.MEMORY_VARIABLE] = str(cluster.driver_bytes())
         with executors_of(arguments.master, {}, name=job.metadata.name) as executors:
             return step_commands.run_plan(arguments, executors=executors)

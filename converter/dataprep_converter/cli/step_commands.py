@@ -45,7 +45,9 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     add_workers(run)
     _add_limit(run)
     run.add_argument("--engine", choices=("local", "spark"), default="local", help="where the tasks run (default: local, this machine)")
-    run.add_argument("--master", metavar="URL", help="with --engine spark: local[4], spark://host:7077, yarn (default: spark-submit's)")
+    run.add_argument(
+        "--master", metavar="URL", help="with --engine spark: local[4], spark://host:7077, yarn (default: the master of spark-submit)"
+    )
     run.add_argument(
         "--conf",
         type=_setting,
@@ -61,15 +63,13 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     plan = job_command(commands, "plan", "list the input and divide it into shards")
     _add_limit(plan)
     how = plan.add_mutually_exclusive_group()
-    how.add_argument(
-        "--dry-run", action="store_true", help="print what the job would do, and what is likely wrong, without writing anything"
-    )
+    how.add_argument("--dry-run", action="store_true", help="print what the job would do and its likely mistakes, without writing anything")
     how.add_argument(
         "--scan",
         metavar="ID",
-        help="don't ask for a scan, even of a large input; stored results are used in any case (set in the pod of the merge step)",
+        help="don't request a scan, however large the input is; use the stored results of this scan (set in the pod of the merge step)",
     )
-    add_json(plan, "the plan's figures (without --dry-run, the figures are always JSON)")
+    add_json(plan, "the figures of --dry-run")
     plan.set_defaults(command=run_plan, is_tuned=True)
 
     validate = job_command(commands, "validate", "check a job file without touching any store")
@@ -95,23 +95,25 @@ def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     commit.set_defaults(command=_commit)
     for step, share in ((scan, "part"), (shuffle, "slice"), (work, "task")):
         step.add_argument("--index", type=int, metavar="N", help=f"number of the {share} (default: JOB_COMPLETION_INDEX)")
-        step.add_argument("--tasks", metavar="LIST", help=f"the {share}s that the indexes stand for, such as 0-3,7 (given on a retry)")
+        step.add_argument(
+            "--tasks", metavar="LIST", help=f"numbers of the {share}s of a retry, such as 0-3,7; --index is then a position in this list"
+        )
     for step in (work, shuffle, commit):
         step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
         step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
 
-    remove = job_command(commands, "remove", "remove the files that a job's runs wrote to its output, and no others")
+    remove = job_command(commands, "remove", "remove only the files that a job's runs wrote to its output")
     remove.add_argument("--run", required=True, action="append", metavar="ID", help="run id (repeatable), as printed by plan")
     remove.set_defaults(command=_remove)
 
     fetch_code = job_command(commands, "fetch-code", "fetch the code of code.git (an init container runs this)")
     fetch_code.add_argument("--into", required=True, metavar="DIR", help="folder to write the files to")
-    fetch_code.add_argument("--commit", metavar="SHA", help="fetch this commit instead of the current one of code.git.ref")
+    fetch_code.add_argument("--commit", metavar="SHA", help="fetch this commit instead of the commit that code.git.ref names now")
     fetch_code.set_defaults(command=_fetch_code, is_light=True)
 
 
 def _add_limit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--limit", type=positive, metavar="N", help="only a sample of N records of the whole source (spec.limit)")
+    command.add_argument("--limit", type=positive, metavar="N", help="use only a sample of N records from the whole source (spec.limit)")
 
 
 def _run(arguments: argparse.Namespace) -> Exit:
@@ -158,7 +160,7 @@ def _executors(arguments: argparse.Namespace, job: "DataPrepJob") -> "Iterator[E
 
 
 def run_plan(arguments: argparse.Namespace, *, executors: "Executors | None" = None) -> Exit:
-    """Plans the job. `executors` may join its tables."""
+    """Plans the job. If `executors` is given, Spark may join the job's tables."""
     from dataprep_converter.runtime import allocator
     from dataprep_converter.steps import lineage
     from dataprep_converter.steps.conversion.scan_step import scan_request
@@ -168,7 +170,7 @@ def run_plan(arguments: argparse.Namespace, *, executors: "Executors | None" = N
     access = access_of(job)
     if executors is not None:
         access.sql_engine = executors.sql_engine(job)
-    # `run_plan_step` does this too, but a dry run and the request for a scan list the source without it.
+    # `run_plan_step` also tunes the allocator, but a dry run and a scan request don't call `run_plan_step`.
     allocator.tune_allocator()
     if arguments.dry_run and arguments.json:
         with _planning(access):
@@ -182,12 +184,12 @@ def run_plan(arguments: argparse.Namespace, *, executors: "Executors | None" = N
             shown = preview(job, access)
         sys.stdout.writelines(f"{line}\n" for line in plan_text.lines(shown.result, shown))
     else:
-        # The operator sets this variable if it runs the first round of a shuffle.
+        # The operator sets TWO_ROUNDS if it starts pods for the first round of a shuffle.
         access.divides_shuffles = TWO_ROUNDS in os.environ
         pods, may_scan = None, False
         if arguments.scan is None:
-            # The operator sets the first variable if this pod also does the other steps of a small job, and the second one if several pods
-            # scan a large input.
+            # The operator sets ONE_POD if this pod may also do the other steps of a small job. It sets MAY_SCAN if several pods may scan a
+            # large input.
             pods, may_scan = os.environ.get(ONE_POD), MAY_SCAN in os.environ
         with _planning(access), tracing.span("plan", job=job.metadata.name) as tell:
             if may_scan and (request := scan_request(job, access)) is not None:
@@ -309,7 +311,7 @@ def _shuffle(arguments: argparse.Namespace) -> Exit:
         plan = _stored_plan(job, kind, access, arguments)
         tasks = shuffle_tasks(plan)
         if number >= tasks:
-            raise BadSpec(f"The plan's first round of a shuffle has {tasks} tasks, numbered from 0; got task {number}.")
+            raise BadSpec(f"The first round of the plan's shuffle has {tasks} tasks, numbered from 0; got task {number}.")
         access.share_among(min(job.spec.workers.parallelism, tasks))
         done = shuffle_task(job.spec, number, plan=plan, access=access, watch=reporter.watch)
         tell(records=done.records_in, bytes=done.bytes_out)
@@ -337,7 +339,7 @@ def _commit(arguments: argparse.Namespace) -> Exit:
 
 
 def _attempt(number: str) -> str:
-    """Returns the name of this process in shard reports."""
+    """Returns the name that shard reports use for this process."""
     return f"{os.environ.get('POD_NAME', 'local')}/{number}"
 
 

@@ -1,7 +1,7 @@
 """Recognise Arrow's types of text and of bytes.
 
-The columns of a batch contain text and bytes only in the types with offsets, which `is_text` and `is_bytes` recognise. Inputs and data
-frames also contain views, and bytes of a fixed size, which `is_any_text` and `is_any_bytes` recognise as well.
+In a batch, text and bytes always have an Arrow type with offsets. `is_text` and `is_bytes` recognise these types. Inputs and data frames
+also contain string views, binary views, and bytes of a fixed size. `is_any_text` and `is_any_bytes` recognise all of these types.
 """
 
 from typing import Any
@@ -27,12 +27,12 @@ def is_text_or_bytes(kind: pa.DataType) -> bool:
 
 
 def is_any_text(kind: pa.DataType) -> bool:
-    """Return whether the type is one of all of Arrow's types of text."""
+    """Return whether this is any of Arrow's types of text."""
     return is_text(kind) or bool(_types.is_string_view(kind))
 
 
 def is_any_bytes(kind: pa.DataType) -> bool:
-    """Return whether the type is one of all of Arrow's types of bytes."""
+    """Return whether this is any of Arrow's types of bytes."""
     return is_bytes(kind) or bool(_types.is_binary_view(kind) or _types.is_fixed_size_binary(kind))
 
 

@@ -43,7 +43,7 @@ class ConvertError(Error):
 
 
 class BadSpec(ConvertError):
-    """The spec is valid in itself, but impossible with this input."""
+    """The spec is valid on its own, but can't be carried out with this input."""
 
     exit = Exit.BAD_SPEC
     reason = Reason.INVALID_SPEC
@@ -61,7 +61,7 @@ class BadData(ConvertError):
 
 
 class StoreError(ConvertError):
-    """A store can't be reached or has refused a request. Some of the reasons have subclasses of their own."""
+    """A store can't be reached or has refused a request. Some of the reasons have their own subclasses."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED
@@ -165,7 +165,8 @@ class NewerFormat(ConvertError):
 
 
 class BadSample(Exception):
-    """A sample can't be read or doesn't fit. The engine always handles this error: it either counts the sample as bad or raises BadData."""
+    """A sample can't be read, or doesn't fit the features. The converter always handles this error: it counts the sample as bad or raises
+    BadData."""
 
 
 class BrokenRecord(NotWhole):

@@ -1,4 +1,4 @@
-"""TFRecord framing: the 16 bytes around each record, which include masked CRC-32Cs. The framing doesn't depend on what the records mean.
+"""TFRecord framing: the 16 bytes around each record, which include masked CRC-32Cs. The framing is the same for all kinds of records.
 
 # A record:  uint64 length | uint32 masked crc of length | bytes data | uint32 masked crc of data   (little-endian)
 """
@@ -23,7 +23,7 @@ MASK_DELTA: Final = 0xA282EAD8
 
 
 def mask(crc: int) -> int:
-    """Return a CRC as it is stored in the file."""
+    """Return the masked CRC, which the file stores instead of the CRC itself."""
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 

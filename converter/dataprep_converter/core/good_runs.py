@@ -1,5 +1,5 @@
-"""Finds the rows that Arrow rejects. Arrow's errors don't name faulty rows reliably, so each rejected run is halved until the faulty rows
-are isolated."""
+"""Finds the rows that Arrow rejects. Arrow's errors don't name faulty rows reliably, so each rejected range of rows is halved until the
+faulty rows are isolated."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 def good_runs(first: int, end: int, *, read: Callable[[int, int], T], refuse: Callable[[int, pa.ArrowInvalid], None]) -> Iterator[T]:
-    """Yields the results of `read(low, high)` for runs of good rows between `first` and `end` (exclusive), in order.
+    """Yields the results of `read(low, high)` for ranges of good rows, in order. Together, these ranges contain all good rows from `first`
+    to `end` (exclusive).
 
-    `read` must raise ArrowInvalid for a run that contains a faulty row. For each faulty row, `refuse` is called with the row's number and
+    `read` must raise ArrowInvalid for a range that contains a faulty row. For each faulty row, `refuse` is called with the row's number and
     the error.
     """
     runs = [(first, end)] if first < end else []

@@ -1,4 +1,4 @@
-"""List columns: flatten their items to one column, and rebuild lists from items. The functions of this module have no side effects."""
+"""Flatten a column of lists to a column of the lists' items, and rebuild lists from items. The functions here have no side effects."""
 
 import math
 from dataclasses import dataclass

@@ -35,19 +35,20 @@
 
 enum { HEADER = 12, FOOTER = 4, BLOCK = 16, PARTS = 256 };
 
-/* One piece of every row: a column, or constant bytes. */
+/* A piece contains one part of every row: the values of a column, or the same bytes for all rows. */
 typedef struct {
     const uint8_t *data;
-    const int64_t *offsets; /* start of each value, and the end of the last; NULL: every row takes all of `data` */
-    const int64_t *places;  /* index of each row's value; NULL: row n takes value n */
-    int64_t size;           /* of `data`, in bytes */
+    const int64_t *offsets; /* start of each value, and the end of the last value; if NULL, every row takes all of `data` */
+    const int64_t *places;  /* index of each row's value; if NULL, row n takes value n */
+    int64_t size;           /* the size of `data` in bytes */
 } piece;
 
 /* --- CRC-32C ------------------------------------------------------------------------------------------------------ */
 
-/* The instruction has a latency of three cycles and a throughput of one per cycle, so three adjacent parts are summed in parallel. The sums
- * are combined through the effect that a part of zero bytes has on a CRC. This effect is linear, so it is looked up for each of the four
- * bytes of the CRC. Large parts are for data outside the cache, and are prefetched: hardware prefetching does not cover three streams. */
+/* The instruction has a latency of three cycles and a throughput of one per cycle, so the CRCs of three adjacent parts are computed in
+ * parallel. To combine the CRCs, the first CRC is changed as if a part of zero bytes followed. This change is linear, so it is looked up in a
+ * table for each of the four bytes of the CRC. Large parts are for data outside the cache. They are prefetched by software, because hardware
+ * prefetching does not cover three streams. */
 enum { PART = 256, LARGE_PART = 1024, AHEAD = 6144, LINE = 64 };
 static uint32_t behind_part[4][256], behind_large_part[4][256];
 
@@ -86,7 +87,7 @@ WITH_CRC static inline uint32_t crc_parts(uint32_t crc, const uint8_t *data, int
     return behind(table, behind(table, crc) ^ second) ^ third;
 }
 
-/* Continues `crc`, an inverted sum, over `data`. */
+/* Continues the inverted CRC `crc` over `data`. */
 WITH_CRC static uint32_t crc_more(uint32_t crc, const uint8_t *data, int64_t size)
 {
     uint32_t half;
@@ -127,7 +128,7 @@ static int64_t has_crc(void)
 #endif
 }
 
-/* Call once, before anything else. Returns whether this processor has the instruction; if not, don't call any other function. */
+/* Must be called once before any other function. Returns whether this processor has the instruction. If not, no other function may be called. */
 int64_t begin(void)
 {
     static const uint8_t zeros[LARGE_PART];
@@ -141,7 +142,7 @@ int64_t begin(void)
     return 1;
 }
 
-/* The masked CRC of data[starts[row] : ends[row]]. */
+/* Computes the masked CRC of data[starts[row] : ends[row]] for each row. */
 WITH_CRC void masked_crcs(const uint8_t *data, const int64_t *starts, const int64_t *ends, int64_t rows, uint32_t *crcs)
 {
     for (int64_t row = 0; row < rows; row++)
@@ -150,8 +151,9 @@ WITH_CRC void masked_crcs(const uint8_t *data, const int64_t *starts, const int6
 
 /* --- varints ------------------------------------------------------------------------------------------------------ */
 
-/* Spreads groups of 7 bits over bytes in three steps and sets the highest bit of all bytes but the last, without branches: if lengths are
- * unpredictable, mispredictions cost more than everything else. Writes 8 bytes, or 10. */
+/* Writes a varint and returns its end. Spreads groups of 7 bits over bytes in three steps, and sets the highest bit of all bytes except the
+ * last. There are no branches for values of up to 8 bytes, because mispredicted branches would cost more than everything else. Writes at
+ * least 8 bytes, so `to` needs spare room. */
 static inline uint8_t *varint(uint8_t *to, uint64_t value)
 {
     if (value >> 56) {
@@ -169,8 +171,8 @@ static inline uint8_t *varint(uint8_t *to, uint64_t value)
     return to + length;
 }
 
-/* The varints of all rows. Row n has values[ends[n] : ends[n + 1]] and takes lengths[n] bytes of `out`, which has room for 10 bytes a value.
- * Returns the number of bytes written. */
+/* Writes the varints of all rows. Row n has values[ends[n] : ends[n + 1]] and takes lengths[n] bytes of `out`, which has room for 10 bytes per
+ * value. Returns the number of bytes written. */
 int64_t varints(const uint64_t *values, const int64_t *ends, int64_t rows, int64_t *lengths, uint8_t *out)
 {
     uint8_t *to = out;
@@ -212,7 +214,7 @@ static inline uint8_t *decimal(uint8_t *to, uint64_t value)
     return end;
 }
 
-/* `first`, `between`, `second` and a line end for each row. `out` has room for 42 bytes a row. Returns the number of bytes written. */
+/* Writes `first`, `between`, `second` and a line end for each row. `out` has room for 42 bytes per row. Returns the number of bytes written. */
 int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *second, int64_t rows, uint8_t *out)
 {
     uint8_t *to = out;
@@ -227,7 +229,7 @@ int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *sec
 
 /* --- bytes -------------------------------------------------------------------------------------------------------- */
 
-/* Whether this processor has AVX2: the value that callers pass as `is_wide`. */
+/* Returns whether this processor has AVX2. Callers pass the result as `is_wide`. */
 int64_t has_avx2(void)
 {
 #ifdef WITH_AVX2
@@ -240,7 +242,7 @@ int64_t has_avx2(void)
 #ifdef WITH_AVX2
 enum { VECTOR = 32 };
 
-/* `byte_sums` for whole vectors. */
+/* Like `byte_sums`, but `count` must be a multiple of VECTOR. */
 WITH_AVX2 static void add_sums_widely(const uint8_t *bytes, int64_t count, uint64_t *sums)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -264,7 +266,8 @@ WITH_AVX2 static void add_sums_widely(const uint8_t *bytes, int64_t count, uint6
     }
 }
 
-/* (byte - middle) * factor for 16 bytes: computed in 32 bits, rounded to 16. `rest` is the part of the middle that a 32-bit float can't hold. */
+/* Computes (byte - middle) * factor for 16 bytes with 32-bit floats, and rounds the results to 16-bit floats. `rest` is the part of the exact
+ * middle that a 32-bit float can't hold. */
 WITH_AVX2 static inline void on_line(const uint8_t *bytes, __m256 middle, __m256 rest, __m256 factor, uint16_t *out)
 {
     for (int64_t at = 0; at < 16; at += 8) {
@@ -297,7 +300,7 @@ WITH_AVX2 static int64_t look_up_widely(const uint16_t *table, double middle, do
 
 #endif
 
-/* The sum of the bytes, and of their squares. */
+/* Sets `sums` to the sum of the bytes and the sum of their squares. */
 void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *sums)
 {
     sums[0] = sums[1] = 0;
@@ -361,8 +364,8 @@ void look_up(const uint16_t *table, const uint8_t *bytes, int64_t count, uint16_
         out[at] = table[bytes[at]];
 }
 
-/* `look_up` for a table that is close to a line of 16-bit floats: computes the values, which is several times faster. Returns whether it
- * computed them: only with AVX2, and only if the computation gives exactly the table's entries. */
+/* Like `look_up`, but for a table of 16-bit floats in which entry n is about (n - middle) * factor. Computes the entries, which is several times
+ * faster. Returns 0 and computes nothing if the processor lacks AVX2, or if the computation doesn't give exactly the table's entries. */
 int64_t look_up_line(const uint16_t *table, double middle, double factor, const uint8_t *bytes, int64_t count, int64_t is_wide, uint16_t *out)
 {
 #ifdef WITH_AVX2
@@ -375,12 +378,12 @@ int64_t look_up_line(const uint16_t *table, double middle, double factor, const 
 
 /* --- columns ------------------------------------------------------------------------------------------------------ */
 
-/* Orders floats by their bits as integers: negative values have all bits but the sign flipped. NaN and the infinities are beyond all finite
- * values. */
+/* Maps the bits of floats to integers with the same order, by flipping all bits except the sign in negative values. NaN and the infinities are
+ * beyond all finite values. */
 #define SAME(bits, flip) (bits)
 #define FLIPPED(bits, flip) ((bits) ^ (-((bits) < 0) & (flip)))
 
-/* Minimum and maximum of a column, and every `every`th value from `first` on. */
+/* Finds the minimum and the maximum of a column, and samples every `every`th value from `first` on. */
 #define BOUNDS(name, type, key, flip)                                                                                                       \
     static inline __attribute__((always_inline)) void name(                                                                                 \
         const type *values, int64_t rows, int64_t first, int64_t every, type *least, type *greatest, type *looked_at)                       \
@@ -437,7 +440,7 @@ WITH_AVX2 static void all_bounds_widely(ALL_BOUNDS)
 }
 #endif
 
-/* `BOUNDS` for each of several columns of one type, with at least one row. `some` values of each are sampled. */
+/* Does what `BOUNDS` does for each of several columns of the same type, which have at least one row. Samples `some` values of each column. */
 void bounds(ALL_BOUNDS, int64_t is_wide)
 {
 #ifdef WITH_AVX2
@@ -452,7 +455,7 @@ void bounds(ALL_BOUNDS, int64_t is_wide)
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* The value that a row takes from a piece, and its length. */
+/* Returns the value that a row takes from a piece, and sets `length` to its length. */
 static inline const uint8_t *value_of(const piece *from, int64_t row, int64_t *length)
 {
     if (!from->offsets) {
@@ -464,8 +467,8 @@ static inline const uint8_t *value_of(const piece *from, int64_t row, int64_t *l
     return from->data + from->offsets[place];
 }
 
-/* Copies short values in whole blocks, where there is room behind `out` and the source is readable up to `readable`: lengths are unpredictable,
- * so branches are expensive. */
+/* Copies a value. If the source is readable up to the end of a block, copies a short value in whole blocks, because the branches of an exact
+ * copy would be mispredicted. The output must have spare room of one block. */
 static inline uint8_t *put(uint8_t *to, const uint8_t *from, int64_t size, const uint8_t *readable)
 {
     if (size <= 8 * BLOCK && from + size + BLOCK <= readable)
@@ -476,7 +479,7 @@ static inline uint8_t *put(uint8_t *to, const uint8_t *from, int64_t size, const
     return to + size;
 }
 
-/* The offset at which each row begins, given `around` bytes of framing per row, and the end of the last row. */
+/* Computes the offset at which each row begins, and the end of the last row. Each row has `around` bytes of framing. */
 void row_ends(const piece *pieces, int64_t count, int64_t rows, int64_t around, int64_t *ends)
 {
     int64_t fixed = around, length;
@@ -495,7 +498,7 @@ void row_ends(const piece *pieces, int64_t count, int64_t rows, int64_t around, 
         ends[row + 1] += ends[row] + fixed;
 }
 
-/* The header that TFRecord puts before data of this length. */
+/* Writes the header that TFRecord puts before data of this length. */
 WITH_CRC static inline void put_header(uint8_t *to, int64_t length)
 {
     uint32_t crc = masked(crc32c((const uint8_t *)&length, 8));
@@ -503,7 +506,7 @@ WITH_CRC static inline void put_header(uint8_t *to, int64_t length)
     memcpy(to + 8, &crc, 4);
 }
 
-/* Concatenates the pieces of each row; with `is_framed`, as a TFRecord with header and footer. `out` has BLOCK bytes of slack. */
+/* Concatenates the pieces of each row. If `is_framed` is set, adds TFRecord's header and footer. `out` has BLOCK spare bytes. */
 WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_framed, const int64_t *ends, uint8_t *out)
 {
     for (int64_t row = 0; row < rows; row++) {
@@ -521,8 +524,9 @@ WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_
     }
 }
 
-/* Framed rows without the values of the pieces marked in `apart`. `ends` are the ends of the rows' data, without framing. `cuts` receives the
- * offset in `out` at which each value is left out, row by row. `out` has room for the rest and BLOCK bytes of slack. */
+/* Writes framed rows, but leaves out the values of the pieces that are marked in `apart`. `ends` contains the ends of the rows' data without
+ * framing. `cuts` receives, row by row, the offset in `out` at which each value is left out. `out` has room for everything else, and BLOCK spare
+ * bytes. */
 WITH_CRC void frame_apart(
     const piece *pieces, int64_t count, int64_t rows, const uint8_t *apart, const int64_t *ends, uint8_t *out, int64_t *cuts)
 {
@@ -548,7 +552,7 @@ WITH_CRC void frame_apart(
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-/* Height and width of a JPEG with well-formed markers and an end marker. Returns whether `data` is such a JPEG. */
+/* Finds the height and width of a JPEG that has well-formed markers and an end marker. Returns 0 for any other data. */
 static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_width)
 {
     int64_t found = 0, at = 2;
@@ -562,7 +566,7 @@ static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_
                     return found;
             return 0;
         }
-        /* Rare and left to Python: fill bytes, markers without a length, an early end. */
+        /* Fill bytes, markers without a length and an early end are rare. The caller's Python code handles them. */
         if (marker == 0xFF || marker <= 0x01 || (marker >= 0xD0 && marker <= 0xD9))
             return 0;
         int is_frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
@@ -576,7 +580,7 @@ static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_
     return 0;
 }
 
-/* `jpeg_size` of data[ends[n] : ends[n + 1]] for each n. Both sizes are 0 where it fails. Returns how many calls succeeded. */
+/* Calls `jpeg_size` for data[ends[n] : ends[n + 1]], for each n. If a call fails, both sizes are 0. Returns how many calls succeeded. */
 int64_t jpeg_sizes(const uint8_t *data, const int64_t *ends, int64_t count, int64_t *heights_and_widths)
 {
     int64_t found = 0;
@@ -612,8 +616,8 @@ static int64_t read_whole(const char *path, int64_t size, uint8_t *out)
     return modified;
 }
 
-/* Reads whole files in order. `paths` are concatenated, each with a terminating 0. Gives each file's modification time (as `read_whole`) and
- * the nanoseconds that reading it took. */
+/* Reads complete files in order. The paths are concatenated, each with a terminating 0. For each file, returns the result of `read_whole` and
+ * the number of nanoseconds that reading took. */
 void read_files(const char *paths, const int64_t *sizes, int64_t count, uint8_t *out, int64_t *modified, int64_t *nanoseconds)
 {
     struct timespec before, after;
@@ -657,7 +661,7 @@ static int64_t write_parts(int descriptor, struct iovec *parts, int count)
     return 0;
 }
 
-/* Writes the pieces in order, many per call. Returns 0 or errno; after an error some of them may have been written. */
+/* Writes the pieces in order, many with each system call. Returns 0 or errno. After an error, some pieces may have been written. */
 int64_t write_pieces(int64_t descriptor, const uint8_t *const *pieces, const int64_t *sizes, int64_t count)
 {
     struct iovec parts[PARTS];

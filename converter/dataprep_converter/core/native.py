@@ -38,7 +38,7 @@ _VARINT: Final = 10
 _BYTES_OF_A_LINE: Final = 32
 """The assumed average size of a line in bytes. If the lines are shorter, `places_of` must search twice."""
 _PLACES_AT_ONCE: Final = 64
-"""Maximum number of positions that native.c finds in one step.
+"""The maximum number of positions that `places_of` in native.c finds in one step.
 
 Before each step, the output must have space for this many more positions.
 """
@@ -73,7 +73,7 @@ class DictionaryColumn:
 
 
 Piece: TypeAlias = "Array | DictionaryColumn | bytes"
-"""The bytes of each row: the values of a large_binary column without nulls, or the same bytes for all rows."""
+"""Contains the bytes of each row: a large_binary column without nulls, a `DictionaryColumn`, or the same bytes for all rows."""
 
 
 def is_there() -> bool:
@@ -158,8 +158,8 @@ def byte_sums(values: Bytes) -> tuple[int, int]:
 def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, line: tuple[float, float] | None = None) -> None:
     """Look up each value in a table of 256 entries, and write the entry to `out`, which has the shape of the values.
 
-    If every entry n of a float16 table is about (n - middle) * factor, the caller can pass (middle, factor) as `line`. Then entries are
-    computed instead of looked up, provided that the computation gives exactly the table's entries. Raises ValueError for wrong shapes.
+    If every entry n of a float16 table is about (n - middle) * factor, the caller can pass (middle, factor) as `line`. Entries are then
+    computed instead of looked up, unless any computed entry would differ from the table's entry. Raises ValueError for wrong shapes.
     """
     if table.shape != (256,) or out.shape != values.shape:
         raise ValueError(f"expected a table of 256 entries and an output of shape {values.shape}, found {table.shape} and {out.shape}")
@@ -186,9 +186,10 @@ class Bounds:
 
 
 def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bounds:
-    """Return the minimum and the maximum of each column, and every `every`th value of the column, beginning with value `first`.
+    """Return the minimum, the maximum and a sample of each column.
 
-    All columns must have the same type and the same length, which must not be 0.
+    The sample consists of every `every`th value, beginning with the value at index `first`. All columns must have the same type and the
+    same length, which must not be 0.
     """
     library, dtype, rows = _library(), columns[0].dtype, len(columns[0])
     if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
@@ -206,7 +207,7 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
 
 
 def _without_negative_zeros(result: Bounds) -> Bounds:
-    """Replace -0.0 with 0.0. If a column contains both zeros, either of them may have been found as a bound."""
+    """Replace -0.0 with 0.0: if a column contains both zeros, either one may have been found as a bound."""
     if result.least.dtype.kind == "f":
         # Suppress the warning about a signalling NaN: the caller checks whether the bounds are finite.
         with np.errstate(invalid="ignore"):
@@ -262,9 +263,9 @@ def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
 
 
 def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
-    """Return the same bytes as `framed`, but without the values of the columns that are marked in `apart`.
+    """Return the same bytes as `framed`, but leave out the values of the columns that `apart` marks.
 
-    Also return the offsets at which these values are left out, row by row and in the order of the pieces.
+    Also return the offset of each left-out value, row by row, and within a row in the order of the pieces.
     """
     library = _library()
     rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
@@ -328,7 +329,7 @@ def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray 
 def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> int:
     """Write the pieces to a file, and return their total size in bytes. This function needs the library (see `is_there`).
 
-    Raises OSError. Some of the bytes may have been written before the error.
+    Raises OSError, possibly after some of the bytes have been written.
     """
     addresses, sizes = _places(pieces)
     wrong = _library().write_pieces(descriptor, _address(addresses), _address(sizes), len(pieces))
@@ -480,8 +481,8 @@ def _lengths(piece: Piece, rows: int) -> Lengths:
 def _bounds(matrix: npt.NDArray[Any], some: slice) -> Bounds:
     if matrix.dtype != np.float16:
         return Bounds(matrix.min(axis=1), matrix.max(axis=1), matrix[:, some].copy())
-    # numpy compares float16 values one by one, which takes thirty times as long as comparing their bits as integers. The integers have the
-    # same order as the floats if, in each negative value, all bits except the sign are flipped.
+    # numpy compares float16 values one by one, which takes thirty times as long as comparing their bits as integers. Flipping all bits
+    # except the sign in each negative value gives the integers the same order as the floats.
     bits = matrix.view(np.int16)
     keys = bits ^ ((bits >> 15) & np.int16(0x7FFF))
     least, greatest = ((ends ^ ((ends >> 15) & np.int16(0x7FFF))).view(np.float16) for ends in (keys.min(axis=1), keys.max(axis=1)))
@@ -498,7 +499,7 @@ def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Leng
     width = int(widths.max(initial=1))
     out = np.empty((len(values), width), np.uint8)
     for group in range(width):
-        # The cast to uint8 drops all bits above the group except one, and that bit is overwritten below.
+        # Besides the group's 7 bits, the cast to uint8 keeps one higher bit, which is overwritten below.
         out[:, group] = values >> np.uint64(7 * group)
     groups = np.arange(width, dtype=np.uint8)
     out |= 0x80

@@ -55,7 +55,7 @@ def guard() -> None:
 def raw(stream: TextIO) -> TextIO:
     """Return the unredacted stream.
 
-    Write to it only the contents of files, and colour codes around texts that have passed through `for_display`.
+    Write only two things to this stream: contents of files, and colour codes around texts that have passed through `for_display`.
     """
     return stream.raw if isinstance(stream, ShownStream) else stream
 

@@ -1,8 +1,8 @@
 /* Resizes images with exactly the same bytes as Pillow's bilinear and bicubic filters. `native.py` is the only caller: it owns all memory and
  * has checked every length. Nothing here allocates or keeps state, and nothing can fail.
  *
- * A pixel is a weighted sum of its neighbours, first along one axis, then along the other, rounded after each. Weights are integers, so sums do
- * not depend on the order of addition. Only the rows of the intermediate image that are needed next are kept, so that they stay in the
+ * Each axis is resized separately: a new pixel is the weighted sum of neighbours along the axis, and is rounded. Weights are integers, so sums
+ * do not depend on the order of addition. Between the two passes, only the rows that are needed next are kept, so that they stay in the
  * cache. */
 
 #include <stdint.h>
@@ -13,18 +13,19 @@
 #define WITH_AVX2 __attribute__((target("avx2")))
 #endif
 
-/* Weights are fixed-point numbers with BITS fractional bits; the lowest LOW_BITS are multiplied separately, see `split`. */
+/* Weights are fixed-point numbers with BITS fractional bits. The lowest LOW_BITS bits are multiplied separately (see `split`). */
 enum { BITS = 22, HALF = 1 << (BITS - 1), LOW_BITS = 8 };
-/* Colour rows and grey rows processed at a time; most bytes read at a pixel; bytes written at a pixel; alignment of the buffers. */
+/* The number of colour rows processed at a time, the number of grey rows processed at a time, the maximum number of bytes read for a pixel, the
+ * number of bytes written for a pixel, and the alignment of the buffers. */
 enum { ROWS = 4, GREY_ROWS = 16, VECTOR = 32, STORED = 4, ALIGNED = 64 };
 
 /* One axis of the image: its size before and after, and the weights between them. */
 typedef struct {
     int64_t before, after;
-    int64_t room;     /* weights reserved for each output position, an even number */
+    int64_t room;     /* number of weights reserved for each output position, an even number */
     int64_t *first;   /* first input position of each output position */
     int64_t *count;   /* number of input positions of each output position */
-    int32_t *weights; /* their weights, padded with zeros up to `room` */
+    int32_t *weights; /* weights of the input positions, padded with zeros up to `room` */
 } side;
 
 /* The whole resampling: sizes, weights and buffers. */
@@ -33,13 +34,13 @@ typedef struct {
     side across, down;
     int64_t channels, at_once, is_wide;
     int64_t ends_at;         /* the first row that `end` holds */
-    uint8_t *end;            /* the image's last rows, with readable bytes behind them */
-    int64_t held, stride;    /* rows of the new width that are kept; bytes from one to the next */
+    uint8_t *end;            /* a copy of the image's last rows, with readable bytes after it */
+    int64_t held, stride;    /* number of rows of the new width that are kept; bytes from one row to the next */
     uint8_t *rows;           /* row n is at index n modulo `held` */
     int64_t line_stride;
-    uint8_t *lines;          /* rows of the old width, `at_once` of them */
+    uint8_t *lines;          /* `at_once` rows of the old width */
     const uint8_t **sources; /* the input rows of one output row */
-    double *shares;          /* weights of one position before they are rounded */
+    double *shares;          /* weights of one output position before they are rounded */
     uint8_t *old, *new;      /* grey rows of the old and the new width, interleaved four by four */
 } plan;
 
@@ -58,7 +59,7 @@ static double bicubic(double distance)
     return distance < 2 ? (((distance - 5) * distance + 8) * distance - 4) * -0.5 : 0;
 }
 
-/* Input positions per output position, at least one: the factor that widens the filter. */
+/* Returns the number of input positions per output position, but at least 1. The filter is widened by this factor. */
 static double width_of(const side *of)
 {
     double width = (double)of->before / (double)of->after;
@@ -184,7 +185,7 @@ WITH_AVX2 static inline void add_pair(__m256i pixels, const int32_t *weights, __
     *low = _mm256_add_epi32(*low, _mm256_madd_epi16(pixels, _mm256_set1_epi32(weights[1])));
 }
 
-/* ROWS rows of three or four channels. There is room for STORED bytes behind the last pixel, and the rows are readable beyond their end. */
+/* Resizes ROWS rows of three or four channels. Writes up to STORED bytes beyond the last pixel, and reads beyond the end of the rows. */
 WITH_AVX2 static inline void some_across(const uint8_t *const *rows, const side *to, int64_t channels, uint8_t *const *made)
 {
     const __m128i of_three = _mm_setr_epi8(0, -128, 3, -128, 1, -128, 4, -128, 2, -128, 5, -128, -128, -128, -128, -128);
@@ -219,7 +220,8 @@ WITH_AVX2 static inline void some_across(const uint8_t *const *rows, const side 
     }
 }
 
-/* Interleaves four rows of one channel into one row of four channels, and back. The buffers don't overlap, which lets the compiler vectorise. */
+/* Interleaves four rows of one channel into one row of four channels. `take_apart` does the reverse. Because the buffers don't overlap, the
+ * compiler can vectorise both functions. */
 WITH_AVX2 static void put_together(const uint8_t *const *rows, int64_t size, uint8_t *restrict to)
 {
     const uint8_t *restrict one = rows[0], *restrict two = rows[1], *restrict three = rows[2], *restrict four = rows[3];
@@ -265,7 +267,7 @@ WITH_AVX2 static void across_widely(const plan *with, const uint8_t *const *rows
         grey_across(with, rows, made);
 }
 
-/* Adds the bytes of two adjacent rows, as pairs of 16 bits, times the weights of their rows. */
+/* Multiplies the bytes of two adjacent rows by the weights of these rows, and adds the products to `sums`. */
 WITH_AVX2 static inline void add_rows(__m256i pairs, __m256i rest, __m256i low, __m256i *sums)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -276,7 +278,7 @@ WITH_AVX2 static inline void add_rows(__m256i pairs, __m256i rest, __m256i low, 
     sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(second, low));
 }
 
-/* The number of rows is even, and whole vectors are read from each. */
+/* Computes the weighted sum of an even number of rows. Whole vectors are read from each row. */
 WITH_AVX2 static void down_widely(const uint8_t *const *rows, const int32_t *weights, int64_t count, int64_t size, uint8_t *out)
 {
     for (int64_t from = 0; from < size; from += VECTOR) {
@@ -303,7 +305,7 @@ WITH_AVX2 static void down_widely(const uint8_t *const *rows, const int32_t *wei
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-/* Takes `bytes` from the room, of which `*taken` are in use. If `room` is NULL, only counts. */
+/* Reserves `bytes` bytes of the memory `room`, of which `*taken` bytes are in use. If `room` is NULL, only counts the bytes. */
 static void *take(uint8_t *room, int64_t *taken, int64_t bytes)
 {
     void *from = room ? room + *taken : NULL;
@@ -331,7 +333,7 @@ static side side_in(uint8_t *room, int64_t *taken, int64_t before, int64_t after
     return made;
 }
 
-/* `sizes`: height and width before, height and width after, channels. */
+/* `sizes` contains the old height and width, the new height and width, and the number of channels. */
 static plan plan_in(uint8_t *room, int64_t *taken, const int64_t *sizes, int64_t is_cubic)
 {
     int64_t size = sizes[1] * sizes[4];
@@ -354,7 +356,7 @@ static plan plan_in(uint8_t *room, int64_t *taken, const int64_t *sizes, int64_t
     return made;
 }
 
-/* A row of the image that can be read beyond its end. The last rows are taken from their copy, which has readable bytes after it. */
+/* Returns a row of the image that can be read beyond its end. The last rows come from their copy, which has readable bytes after it. */
 static const uint8_t *row_of(const plan *with, int64_t row)
 {
     int64_t size = with->across.before * with->channels;
@@ -372,14 +374,14 @@ static void across(const plan *with, const uint8_t *const *rows, uint8_t *const 
     across_plainly(with, rows, made);
 }
 
-/* One output row from the source rows, which have `size` bytes. */
+/* Makes one output row from the source rows, which have `size` bytes. */
 static void down(const plan *with, int64_t place, int64_t size, uint8_t *out)
 {
     const int32_t *weights = with->down.weights + place * with->down.room;
     int64_t count = with->down.count[place];
 #ifdef WITH_AVX2
     if (with->is_wide) {
-        with->sources[count] = with->sources[count - 1]; /* pads an odd number of rows; its weight is zero */
+        with->sources[count] = with->sources[count - 1]; /* if the number of rows is odd, add a row with a weight of zero */
         down_widely(with->sources, weights, count, size, out);
         return;
     }
@@ -428,7 +430,7 @@ static void down_first(const plan *with, uint8_t *out)
     }
 }
 
-/* The bytes of room that `resample` needs for these sizes. */
+/* Returns the number of bytes that `resample` needs as `room` for these sizes. */
 int64_t resampling_room(const int64_t *sizes, int64_t is_cubic)
 {
     int64_t taken = 0;
@@ -436,7 +438,7 @@ int64_t resampling_room(const int64_t *sizes, int64_t is_cubic)
     return taken;
 }
 
-/* Writes the image, of one or three channels, at its new size to `out`. `is_wide`: use AVX2. */
+/* Resizes an image of one or three channels, and writes the result to `out`. If `is_wide` is set, uses AVX2. */
 void resample(const uint8_t *image, const int64_t *sizes, int64_t is_cubic, int64_t is_wide, uint8_t *room, uint8_t *out)
 {
     int64_t taken = 0;
@@ -452,8 +454,8 @@ void resample(const uint8_t *image, const int64_t *sizes, int64_t is_cubic, int6
         split(&with.across);
     }
 #endif
-    /* The order of the two passes changes the rounding, and so the result. Like Pillow, begin with the columns if they lose more than twice as
-     * many pixels as the rows. */
+    /* The order of the two passes affects the rounding, and therefore the result. Like Pillow, first resize the columns if they lose more than
+     * twice as many pixels as the rows. */
     int64_t shorter = with.down.before - with.down.after, narrower = with.across.before - with.across.after;
     if (shorter > 0 && shorter > 2 * narrower)
         down_first(&with, out);

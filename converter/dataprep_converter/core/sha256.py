@@ -1,4 +1,4 @@
-"""Computes the SHA-256 of many pieces in one call of a C function, which doesn't wait for the GIL between the pieces.
+"""Computes the SHA-256 of many pieces in one C call, without waiting for the GIL between the pieces.
 
 If the system has OpenSSL as a shared library, this module calls OpenSSL's functions, as hashlib does. Otherwise callers use hashlib.
 """

@@ -47,11 +47,11 @@ _ARROW_TYPES: Final = {name: arrow for arrow, name in NUMPY_NAMES.items()}
 _MOST_VALUES: Final = 2**31 - 1
 """Maximum number of values in a tensor, which is Arrow's limit for the size of a list."""
 _MOST_DIMENSIONS: Final = 63
-"""Maximum number of dimensions of a tensor. numpy supports one more dimension, which is needed for the records."""
+"""Maximum number of dimensions of a tensor. An array of tensors has one more dimension, and numpy supports no more."""
 
 
 def shape_fault(shape: Sequence[int]) -> str | None:
-    """Return the reason why a record can't contain a tensor of this shape, or None if it can."""
+    """Return None if a record can contain a tensor of this shape, or else the reason why it can't."""
     if len(shape) > _MOST_DIMENSIONS:
         return f"a tensor has at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}"
     if math.prod(shape) > _MOST_VALUES:
@@ -94,7 +94,7 @@ def tensor_bytes(schema: pa.Schema) -> int:
 
 
 def to_arrow(values: npt.NDArray[Any]) -> Array:
-    """Return a column with one row for each entry of the first dimension. A row is a scalar, or a tensor with the remaining dimensions."""
+    """Return a column with one row for each entry of the first dimension. A row is a scalar, or a tensor with the other dimensions."""
     shape = values.shape[1:]
     column: Array = _arrow.array(np.ascontiguousarray(values).reshape(-1))
     if shape:

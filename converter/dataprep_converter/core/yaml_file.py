@@ -15,7 +15,7 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 def parse(text: str, file: str) -> list[tuple[Any, yaml.Node]]:
-    """Returns the documents in the text of a file, except empty ones: their values and their nodes.
+    """Returns the value and the node of each document in the text of a file. Leaves out empty documents.
 
     The values have the type Any, because YAML can contain any value. Raises SpecError if the text isn't YAML.
     """
@@ -96,14 +96,17 @@ def _duplicates(root: yaml.Node, file: str, loader: yaml.SafeLoader) -> Iterator
 
 
 def _member(node: yaml.Node, path: str) -> tuple[yaml.Node | None, yaml.Node, str] | None:
-    """Finds the first part of a path in a node. Returns the part's key (None in a list), its value and the rest of the path, or None if the
-    part is absent."""
+    """Finds the value that the first part of a path names in a node.
+
+    Returns the part's key (None in a list), the value, and the rest of the path. Returns None if the node has no such value.
+    """
     if isinstance(node, yaml.SequenceNode) and path.startswith("["):
         number, _, rest = path[1:].partition("]")
         if number.isdecimal() and int(number) < len(node.value):
             return None, node.value[int(number)], rest.removeprefix(".")
     if isinstance(node, yaml.MappingNode):
-        # A key can contain dots, as in nodeSelector. If a key occurs more than once, the last one counts, because merged keys come first.
+        # A key can contain dots, as in nodeSelector. If a key occurs more than once, use its last value: PyYAML puts the values that are
+        # merged with `<<` before the mapping's own values.
         keys = [
             (key, value)
             for key, value in node.value
@@ -120,14 +123,14 @@ def _place(file: str, mark: yaml.Mark) -> str:
 
 
 _ADVICE: Final = (
-    # what PyYAML says, what to write instead
-    ("found character '\\t'", "a tab; indent with spaces"),
+    # a part of PyYAML's message, our message
+    ("found character '\\t'", "the line contains a tab; indent it with spaces"),
     ("found character '%'", "text that begins with % needs quotes"),
     ("found character '@'", "text that begins with @ needs quotes"),
     ("found character '`'", "text that begins with ` needs quotes"),
     (
         "mapping values are not allowed here",
-        "a second colon; put text that contains a colon and a space in quotes, or check the indentation",
+        "the line contains a second colon; put text that contains a colon and a space in quotes, or check the indentation",
     ),
     ("expected <block end>", "the indentation of this line doesn't fit the lines above it"),
 )

@@ -29,12 +29,12 @@ _SUMMED = ("records_in", "bad", "filtered", "added")
 
 @dataclass(frozen=True)
 class Fault:
-    """A file of the data set that differs from what the run wrote."""
+    """A file of the data set that differs from the file that the run wrote."""
 
     path: str
     """The path of the file at fault, relative to the output."""
     text: str
-    """A description of the fault, with the name of the file and, if known, the offset in it."""
+    """A description of the fault. It names the file and, if known, the offset in this file."""
 
 
 def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Access) -> Iterator[Fault]:
@@ -90,7 +90,7 @@ def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
         yield Fault(path, f"{path}: run {manifest.run_id} was not made from the spec and inputs in this manifest")
     for name, stated, computed in _sums(manifest):
         if stated != computed:
-            yield Fault(path, f"{path} says {name} {stated}, but its other entries give {computed}")
+            yield Fault(path, f"{path} says that {name} is {stated}, but its other entries give {computed}")
 
 
 def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
@@ -115,7 +115,7 @@ def _count(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
 
 
 class _CheckedReports:
-    """Compares reports with the manifest, one after another. Keeps what the other checks need to know about the reports."""
+    """Compares reports with the manifest, one after another. Keeps the facts about the reports that the other checks need."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -147,7 +147,9 @@ class _CheckedReports:
         for name in _SUMMED if self._present == len(self._manifest.files) else ():
             stated, total = getattr(self._manifest, name), self._sums[name]
             if stated != total:
-                yield Fault(names.manifest_file(self._manifest.run_id), f"the manifest says {name} {stated}, the reports {total}")
+                yield Fault(
+                    names.manifest_file(self._manifest.run_id), f"the manifest says that {name} is {stated}, but the reports give {total}"
+                )
 
 
 def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id: str) -> list[str]:
@@ -165,7 +167,7 @@ def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id:
 
 
 def _plan_faults(manifest: Manifest, planned: Collection[str], folder: OutputFolder, access: Access) -> Iterator[Fault]:
-    """Yields the faults of the plan. `planned` are the digests of the plans to which the reports belong."""
+    """Yields the faults of the plan. `planned` contains the digests of the plans to which the reports belong."""
     path = names.plan_file(manifest.run_id)
     content = folder.read(path)
     if content is None:

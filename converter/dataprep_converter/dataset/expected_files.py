@@ -1,7 +1,8 @@
-"""The files that a folder should contain, stored as columns, and their comparison with a listing of the folder.
+"""Compares the files that a folder should contain with a listing of the folder.
 
-The listing is compared while it is read. A file takes about 50 bytes of memory. Paths and pins are only compared, so it is enough to keep
-their digests. The paths themselves are needed only for messages, so they are compressed.
+The expected files are stored as columns, at about 50 bytes of memory per file. The listing is compared while it is read. Paths and pins (a
+pin identifies the version of a file) are only compared, so it is enough to keep their digests. The paths themselves are needed only for
+messages, so they are compressed.
 """
 
 import zlib
@@ -30,7 +31,8 @@ _SHOWN: Final = 5
 
 @dataclass
 class Differences:
-    """How a listing differs from the expected files. Numbers are the files' numbers in `ExpectedFiles`, and `compared` sorts them."""
+    """How a listing differs from the expected files. Expected files are represented by their numbers in `ExpectedFiles`, in ascending
+    order."""
 
     missing: list[int] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class ExpectedFiles:
         self._keys, self._pins = np.zeros(count, _KEY), np.zeros(count, _KEY)
         self._sizes, self._shards = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self._order: npt.NDArray[np.int64] | None = None
-        """The numbers of the files in the order of their keys, once all files have been added."""
+        """The numbers of the files, sorted by the files' keys. Reset to None when a file is added."""
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> "ExpectedFiles":
@@ -117,14 +119,14 @@ class ExpectedFiles:
         return int(self._shards[number])
 
     def others(self, paths: Iterable[str]) -> Iterator[str]:
-        """Yields the paths that aren't those of expected files."""
+        """Yields the given paths, except the paths of expected files."""
         for some in _pieces(paths):
             yield from (path for path, number in zip(some, self._numbers(some), strict=True) if number < 0)
 
     def compared(self, listing: Iterable[tuple[str, Entry]], *, ours: Collection[str] = (), ignores_others: bool = False) -> Differences:
         """Returns how the listing differs from these files.
 
-        The listing may also contain the files in `ours`. With `ignores_others`, the listing may contain any other files as well.
+        The listing is allowed to contain the files in `ours` too. With `ignores_others`, it is allowed to contain any other files.
         """
         sizes, pins = self._sizes, self._pins
         found = np.zeros(len(self), np.bool_)
@@ -183,7 +185,7 @@ class ExpectedFiles:
 
 
 def _encoded(text: str) -> bytes:
-    """Returns the bytes of a path or a pin. A path whose bytes aren't UTF-8 contains surrogates."""
+    """Returns the bytes of a path or a pin. A path that isn't valid UTF-8 contains surrogates."""
     return text.encode(errors="surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Keeps a process of an earlier owner from changing an output folder that another run has taken over.
+"""Prevents processes of an earlier owner from changing an output folder that another run has taken over.
 
 No store can make a write depend on another file's content. Reading OWNER before each write isn't enough, because the process may be paused
 in between, while another run takes over the folder. Instead, writes and take-overs consist of these steps:
@@ -6,7 +6,8 @@ in between, while another run takes over the folder. Instead, writes and take-ov
     write       stage, which makes nothing visible ─▶ read OWNER ─▶ complete
     take-over   write OWNER ─▶ discard everything that is staged ─▶ read OWNER ─▶ the first other change
 
-If a process finds its own run in OWNER, it staged its write before any other run wrote OWNER. So there are only two possible outcomes:
+If OWNER still names the process's own run, the process staged its write before any other run wrote OWNER. So there are only two possible
+outcomes:
 
   - The write is completed before the other run discards staged files. Then the other run sees the written file before it changes anything.
   - The write is discarded by the other run. Then it can no longer be completed.
@@ -32,7 +33,7 @@ T = TypeVar("T")
 _AT_ONCE: Final = 8
 _MOST_STAGED: Final = 64
 _STAGED_BYTES: Final = 4 << 20
-"""As soon as the files that are staged together reach this total size, they are completed."""
+"""Files are staged together until they reach this total size, and are then completed."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ def write(store: Store, files: Iterable[SmallFile], *, check: Callable[[], None]
 
 
 def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
-    """Yields the files that are staged together, in a list that is cleared afterwards, so that their contents are freed."""
+    """Yields lists of files that are staged together. Clears each list afterwards, so that the contents of its files are freed."""
     group: list[SmallFile] = []
     for file in files:
         group.append(file)
-        del file  # so that it is freed before the next file is made
+        del file  # so that this file can be freed before the next file is made
         if len(group) == _MOST_STAGED or sum(len(each.content) for each in group) >= _STAGED_BYTES:
             yield group
             group.clear()
@@ -110,7 +111,7 @@ class _Staged:
 def remove(store: Store, uris: Sequence[str], *, removed: str, check: Callable[[], None]) -> None:
     """Removes files that were listed earlier. `removed` is the URI of the caller's folder for removed files.
 
-    On a store without folders, if a file is written again between `check` and its removal, the new content is lost.
+    On a store without folders, a file that is rewritten between `check` and the removal is removed with its new content.
     """
     if not uris:
         return
@@ -141,6 +142,7 @@ def _move_away(store: MovesFiles, uris: Sequence[str], *, removed: str, check: C
 
 
 def discard(store: Store, removed: str) -> None:
-    """Keeps earlier owners from removing files. `removed` is the URI of the folder for all runs' removed files. See also `Store.sweep`."""
+    """Prevents earlier owners from removing files. `removed` is the URI of the folder that contains the removed files of all runs. See also
+    `Store.sweep`."""
     if isinstance(store, MovesFiles):
         store.remove_folder(removed)

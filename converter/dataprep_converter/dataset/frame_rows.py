@@ -17,19 +17,19 @@ class Engine:
 
     name: str
     frame: str
-    """What the engine calls a data frame."""
+    """The engine's name for a data frame."""
     writer: str
-    """What users call to write a data frame."""
+    """The name of the API that writes a data frame, such as `df.write`."""
     part: str
-    """What the engine calls the rows that one task writes."""
+    """The engine's name for the rows that one task writes."""
     overwrite: str
     """How users choose the save mode `overwrite`."""
     split_column: str
     """The name of the option that says which column contains the names of the splits."""
     sorting: str
-    """How users sort the rows of each part by the column with the splits' names. `{}` stands for the column."""
+    """How users sort the rows of each part by the column with the splits' names. `{}` is replaced with the column."""
     fewer: str
-    """How users get fewer parts."""
+    """How users reduce the number of parts."""
     filling: str
     """How users replace nulls."""
     filtering: str
@@ -81,7 +81,7 @@ RAY: Final = Engine(
     filtering="ds.filter()",
     # If Ray loses a task's input, Ray submits the task again, under another number.
     is_numbered=False,
-    # Ray's earlier operators run while the rows are read. They find their task's context by the thread.
+    # While the rows are read, Ray runs the earlier operators, which find their task's context through the current thread.
     reads_ahead=False,
 )
 PYTHON: Final = Engine(
@@ -103,7 +103,7 @@ _ENGINES: Final = {engine.uri: engine for engine in (SPARK, RAY, PYTHON)}
 
 
 def source(engine: Engine, nested: Sequence[str] | None = None) -> dict[str, Any]:
-    """Returns the source in the spec of such a data set. `nested` are the structs and lists that the data set keeps as nested values."""
+    """Returns the source for the spec of such a data set. `nested` names the structs and lists that the data set keeps as nested values."""
     return {READER: {"uris": [engine.uri], **({} if nested is None else {"nested": list(nested)})}}
 
 
@@ -113,7 +113,7 @@ def engine_of(source: Source) -> Engine | None:
 
 
 def engine_of_content(content: Mapping[str, Any]) -> Engine | None:
-    """Returns the engine that has written the data set with this `Manifest.content`, or None if no engine has."""
+    """Returns the engine that wrote the data set with this `Manifest.content`, or None if no engine wrote it."""
     return _engine(content.get("source", {}).get(READER, {}).get("uris", ()))
 
 

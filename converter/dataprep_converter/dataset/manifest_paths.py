@@ -1,5 +1,5 @@
 """Checks the paths in a manifest. If someone has edited a manifest and its `_SUCCESS`, a path may lead out of the data set's folder.
-Without these checks, a copy of the data set would be written there."""
+Without these checks, a copy of the data set would write files outside of its own folder."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ from dataprep_api import names
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotWhole
 
-VISIBLE_PATH: Final = "a path in the folder without parts that begin with _ or a dot"
+VISIBLE_PATH: Final = "a path in the folder, in which no part begins with _ or a dot"
 """Messages use this text to say what is expected of the path of a shard or a companion."""
 _SHOWN: Final = 80
 _RUN_ID: Final = re.compile(r"[0-9a-f]{16}")

@@ -1,7 +1,7 @@
-"""The table beside a manifest with very many shards, `manifest-files.parquet`.
+"""`manifest-files.parquet`, the table beside a manifest with very many shards.
 
 A manifest with more than MOST_LISTED_FILES shards contains no list of files. Instead, it names a Parquet file, which has a row for each
-shard (`shard_table.SCHEMA`). In memory, such a manifest has sequences that make their elements from these rows, so code that uses a
+shard (`shard_table.SCHEMA`). In memory, such a manifest has sequences that make their elements from these rows. So code that uses a
 manifest doesn't depend on how the manifest is stored.
 """
 
@@ -68,7 +68,7 @@ def table_of(manifest: Manifest) -> TemporaryFile:
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yields the rows of the batches in tables of _ROW_GROUP rows. Only the last table may have fewer."""
+    """Combines the batches into tables of _ROW_GROUP rows. Only the last table may have fewer rows."""
     rows = shard_table.SCHEMA.empty_table()
     for batch in batches:
         rows = pa.concat_tables([rows, pa.Table.from_batches([batch])])
@@ -80,7 +80,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def with_table(manifest: Manifest, file: TemporaryFile) -> Manifest:
-    """Returns the manifest, which names the table in this file."""
+    """Returns the manifest with a reference to the table in this file."""
     table = ManifestTable(file=names.manifest_table(manifest.run_id), rows=len(manifest.files), sha256=sha256_of(file))
     return manifest.model_copy(update={"file_table": table})
 
@@ -120,7 +120,7 @@ def sha256_of(file: TemporaryFile) -> str:
 
 
 def _read(file: TemporaryFile, rows: int, run_id: str, uri: str) -> Batches:
-    """Returns the rows of the table of this run, a row group at a time. Raises NotWhole unless the table has this number of rows."""
+    """Returns the rows of this run's table, a row group at a time. Raises NotWhole if the table doesn't have `rows` rows."""
     try:
         # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
         stored = _parquet.ParquetFile(file.file, pre_buffer=False)

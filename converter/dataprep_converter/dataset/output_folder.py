@@ -7,7 +7,7 @@
 <output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, quarantine/, manifest.json, manifest-files.parquet
 <output>/_dataprep/<run id>/reports/        <shard>.json; from-<shard>.jsonl repeats the reports of consecutive shards
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
-<output>/_dataprep/scan-<digest>/           the listing for the pods of a scan, and what they found; deleted once the plan is stored
+<output>/_dataprep/scan-<digest>/           the listing for the pods of a scan, and their results; deleted once the plan is stored
 <output>/_dataprep/join-<digest>/           the joined rows that Spark's executors write; deleted once the driver has read them
 <output>/_dataprep/<run id>/shuffle/        the records of a shuffle in two rounds; deleted once the data set is finished
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
@@ -88,8 +88,8 @@ class OutputFolder(StoredFolder):
     def manifest(self, success: Success) -> Manifest:
         """Returns the manifest that `_SUCCESS` names.
 
-        Raises NotWhole if the manifest or its table is missing or has the wrong digest, or if a field of the manifest has a value that
-        dataprep never writes.
+        Raises NotWhole if the manifest or its table is missing or has the wrong digest. Also raises NotWhole if a field of the manifest has
+        a value that dataprep never writes.
         """
         uri = self.at(success.manifest)
         content = self.read(success.manifest)
@@ -123,7 +123,7 @@ class OutputFolder(StoredFolder):
             return manifest_table.with_rows(head, file, uri)
 
     def known_files(self, paths: Iterable[str]) -> set[str]:
-        """Returns those of the given visible files that a run of dataprep planned in this folder.
+        """Returns the subset of these visible files that dataprep planned in this folder, in any run.
 
         A new run is allowed to delete the returned files.
         """
@@ -160,7 +160,7 @@ class OutputFolder(StoredFolder):
         return sorted(ids)
 
     def scan_files(self, digest: str) -> list[str]:
-        """Returns the paths of the listing and the results of a scan."""
+        """Returns the paths of a scan's files: its listing and its results."""
         return [path for path, _ in self._list(names.scan_folder(digest))]
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:
@@ -182,7 +182,7 @@ class RunFolder(OutputFolder):
     # --- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self, maker: Maker | None = None) -> None:
-        """Makes this run the owner, and discards what processes of earlier owners have staged.
+        """Makes this run the owner, and discards all files that processes of earlier owners have staged.
 
         From now on, only this run changes the folder, until another run takes it over (see `fencing`). `maker` is the process that does all
         the work, or None if other processes may also work on this run.
@@ -227,7 +227,9 @@ class RunFolder(OutputFolder):
         now = self.owner()
         if now is None or now.run_id != self.run_id:
             taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
-            raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing from this run was published after that.")
+            raise OutputLost(
+                f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Since then, run {self.run_id} has published nothing."
+            )
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:
@@ -261,7 +263,7 @@ class RunFolder(OutputFolder):
             # No process works on a finished data set.
             files.append(fencing.SmallFile(self.at(names.OWNER), owner.model_copy(update={"makers": []}).to_bytes()))
         fencing.write(self._store, files, check=self.check_owner)
-        # On Azure, `_SUCCESS` may be written after another run has taken over the folder. The other run then replaces it.
+        # On Azure, `_SUCCESS` may be written after another run has taken over the folder. The other run then replaces `_SUCCESS`.
         self.check_owner()
         self.publish()
         if not isinstance(self._store, MovesFiles):
@@ -298,7 +300,8 @@ class RunFolder(OutputFolder):
                 self.delete(path)
 
     def remove_late_shuffle_files(self) -> None:
-        """Removes a shuffle's folder, and files that this run still wrote to it while the commit step was removing the shuffle's files.
+        """Removes a shuffle's folder, including files that this run wrote to the folder while the commit step was removing the shuffle's
+        files.
 
         Called after `_SUCCESS` is written. A process may still be writing such a file. If the process has already staged the file, the
         sweep discards it. Otherwise the process will find `_SUCCESS`, and won't complete the file (see `fencing`).
@@ -367,7 +370,7 @@ class RunFolder(OutputFolder):
 
     @contextlib.contextmanager
     def _plan_errors(self) -> Iterator[None]:
-        """Adds the folder, or the missing file, to errors that are raised while the plan's files are read."""
+        """Adds the URI of the folder or of the missing file to errors that are raised while the plan's files are read."""
         try:
             yield
         except NotWhole as exc:

@@ -34,7 +34,7 @@ def check(
     """Raises BadSpec if the output folder or table is one of these inputs, is within an input, or contains an input.
 
     The subfolders of a `shallow` folder are not read, so the output may be one of them. `endings` are the possible endings of the output
-    files' names, or None if any ending is possible. A glob that matches no name with one of these endings can't read the output.
+    files' names, or None if any ending is possible. A glob can read the output only if the glob can match such a name.
     """
     folder = place_of(output, access)
     for uri in shallow:
@@ -74,7 +74,7 @@ def check_units(units: UnitTable, output: str, access: Access) -> None:
         return
     output_pins = pa.array(sorted(pins))
     for batch in units.batches(["uri", "pin"]):
-        # A file has the same pin under each of its paths, so links need only be resolved for files whose pin also occurs in the output.
+        # A link has the same pin as its target, so only files whose pin also occurs in the output can be links into the output.
         same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), output_pins)).to_pylist()  # every unit has a URI
         for uri in dict.fromkeys(same):
             file = archive_of(uri)
@@ -112,8 +112,8 @@ def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str,
 def _may_match_below(pattern: str, below: Steps) -> bool:
     """Returns whether a pattern could match a path below this folder.
 
-    A pattern could match if the pattern's first parts match the parts of the folder's path, or if one of the pattern's parts matches any
-    number of folders.
+    A pattern could match if its first parts match the folder's path. After a `**`, which matches any number of folders, the rest of the
+    path isn't compared.
     """
     parts = pattern.lstrip("/").split("/")
     for part, step in zip(parts, below, strict=False):
@@ -125,7 +125,7 @@ def _may_match_below(pattern: str, below: Steps) -> bool:
 
 
 def _may_end(pattern: str, ending: str) -> bool:
-    """Returns whether a pattern could match names with this ending, judging by the text after the pattern's last wildcard."""
+    """Returns whether a pattern could match names with this ending. Only the text after the pattern's last wildcard is compared."""
     literal = re.split(r"[*?\]/]", pattern)[-1]
     return literal.endswith(ending) or ending.endswith(literal)
 

@@ -40,7 +40,8 @@ def holds_records(path: str, *, format_: str) -> bool:
 
 
 def is_read(path: str, manifest: Manifest) -> bool:
-    """Returns whether a file of a finished data set is read record by record. Works for all data sets, not only for those of scripts."""
+    """Returns whether a file of a finished data set is read record by record. Works for all data sets, including data sets that scripts
+    made."""
     return READER not in manifest.content or holds_records(path, format_=manifest.format)
 
 

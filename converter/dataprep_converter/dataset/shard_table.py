@@ -1,4 +1,4 @@
-"""The shards of a data set as Arrow columns. A shard takes about 170 bytes, or a tenth of a `ManifestFile`."""
+"""The shards of a data set as Arrow columns. A shard takes about 170 bytes, a tenth of the size of a `ManifestFile`."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ class Batches(Protocol):
 
 
 class Rows(TableRows[T]):
-    """Objects that are made from the rows of a table when they are needed, followed by objects that `manifest.json` lists."""
+    """Objects that are made from a table's rows on demand, followed by the objects that `manifest.json` lists."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Rows(TableRows[T]):
         columns: Sequence[str] = SCHEMA.names,
         needed: str | None = None,
     ) -> None:
-        """`make` gets the values of `columns` of a row. If `needed` is given, rows in which this column is null are left out."""
+        """`make` is called with a row's values in `columns`. If `needed` is given, rows with a null in that column are left out."""
         self.batches = batches
         self.listed = listed
         self._make = make
@@ -122,7 +122,10 @@ class Rows(TableRows[T]):
 
 
 class ShardColumns:
-    """Gathers shards, one after another, in record batches with the columns of SCHEMA. The batches of many shards are in `$TMPDIR`."""
+    """Gathers shards, one after another, in record batches with the columns of SCHEMA.
+
+    If there are many shards, the batches are stored in `$TMPDIR`.
+    """
 
     def __init__(self) -> None:
         self._batches = StoredBatches(SCHEMA, "the table of the shards")
@@ -192,7 +195,7 @@ def quarantine(batches: Batches) -> Rows[str]:
 
 
 def digests(batches: Batches, column: str) -> Iterator[tuple[str, str]]:
-    """Yields each shard's digest in this column, and its file."""
+    """For each shard, yields the digest in this column and the path of the shard's file."""
     for batch in batches:
         for row in batch.select([column, "file"]).to_pylist():
             yield row[column].hex(), row["file"]

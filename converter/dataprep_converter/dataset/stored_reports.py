@@ -1,11 +1,12 @@
 """Reads and writes the reports of a run's shards.
 
 Each shard has its own report, which commits the shard. When a worker has finished several consecutive shards of a task, it also stores
-their reports together, as a *bundle*. Bundles only save requests: if a report isn't in a bundle, the shard's own report is read. A report
-in a bundle counts only if a listing shows that the shard's own report exists, because only the shard's own report commits the shard.
+their reports together, as a *bundle*. Bundles only reduce the number of requests: if a report isn't in a bundle, the shard's own report is
+read. Only a shard's own report commits the shard. So a report in a bundle counts only if a listing shows that the shard's own report
+exists.
 
 If a shard was made again, its report in a bundle can be older than its own report. The two reports then differ at least in the pins of
-files. So if a caller finds a file with a different pin, it reads the shard's own report (`own`).
+files. So if a file's pin differs from the pin in the bundle, the caller reads the shard's own report (see `own`).
 """
 
 import logging
@@ -75,7 +76,7 @@ class StoredReports:
                 yield from reports
 
     def _parts(self) -> Iterator[tuple[range, bool]]:
-        """Yields ranges that together contain all shard numbers, in order. Also yields whether each range may have a bundle."""
+        """Yields (range, whether it may have a bundle) pairs. Together, the ranges contain all shard numbers, in order."""
         done = 0
         for bundle in self.bundles:
             yield from ((part, False) for part in _pieces(range(done, bundle.start)))
@@ -136,7 +137,7 @@ class BundleWriter:
         try:
             self._folder.put_bundle(self._reports)
         except ConvertError as exc:
-            # The commit step reads the shards' own reports instead.
+            # Without the bundle, the commit step reads the shards' own reports.
             logger.warning("the reports of the shards from %s to %s were not stored together: %s", self._reports[0].file, report.file, exc)
 
 

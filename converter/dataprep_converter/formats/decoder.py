@@ -50,7 +50,7 @@ class VerifiedRecords:
         return len(self.starts)
 
     def offset_of(self, number: int) -> int:
-        """Return the offset in the file at which the framing of the record with this number begins."""
+        """Return the file offset at which this record's framing begins."""
         return self.offset + int(self.starts[number]) - self.head
 
     def record(self, number: int) -> bytes:

@@ -45,13 +45,13 @@ class Encoder(Protocol):
 
     @staticmethod
     def keeps(kind: pa.DataType) -> pa.DataType | None:
-        """Return the type in which the format keeps times or decimals of type `kind`. None for a format that stores numbers instead."""
+        """Return the type in which the format keeps times or decimals of type `kind`, or None if the format stores them as numbers."""
         ...
 
     def begin(self, shard: Shard, *, seed: int) -> None:
         """Set the shard that is to be encoded, and the job's shuffle seed (0 if the job doesn't shuffle).
 
-        This method is called before the first batch. The planner doesn't call it when it encodes samples only to measure their sizes.
+        This method is called before the first batch, except when the planner encodes samples only to measure their sizes.
         """
         ...
 
@@ -67,7 +67,7 @@ class Encoder(Protocol):
         ...
 
     def sizes(self) -> npt.NDArray[np.int64] | None:
-        """Return the size in bytes of each record of the last batch, including framing. None for a format without a record index."""
+        """Return the size in bytes of each record of the last batch, including framing, or None if the format has no record index."""
         ...
 
     def close(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Static facts about each format: its encoder, its decoder, and what programs that read its files need.
+"""Static facts about each format: its encoder, its decoder, and the requirements of the programs that read its files.
 
 The rules for specs and file names, which the operator also needs, are in `dataprep_api/formats.py`.
 """
@@ -40,10 +40,11 @@ class Format:
     holds_examples: bool = False
     """Whether a record is a serialised tf.train.Example or SequenceExample. Many plain Examples can be parsed in one call."""
     index_line: IndexLine | None = None
-    """The layout of the record index. None for a format whose records need no index, or have no offsets of their own."""
+    """The layout of the record index. None for a format whose records need no index, or have no separate offsets."""
     read_unit: ReadUnit = ReadUnit.FILE
     script_extensions: tuple[str, ...] = ()
-    """A script's output file with one of these extensions is read record by record. Only the extension shows what such a file contains."""
+    """A script's output file with one of these extensions is read record by record. Only the extension shows which format such a file
+    has."""
     media_type: str = "application/octet-stream"
     is_sagemaker_input: bool = False
     """Whether a SageMaker training job accepts the media type as its ContentType."""

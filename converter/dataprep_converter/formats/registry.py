@@ -122,20 +122,20 @@ FORMATS: Final[Mapping[str, Format]] = {
 
 
 def format_of(name: str) -> Format:
-    """Return the format with this name. Raises BadSpec, listing the known formats, if there is none."""
+    """Return the format with this name. Raises BadSpec, which lists the known formats, if no format has this name."""
     if name not in FORMATS:
         raise BadSpec(f"No format named {name!r}; known: {', '.join(sorted(FORMATS))}.")
     return FORMATS[name]
 
 
 def encoder_class(name: str) -> type[Encoder]:
-    """Return a format's encoder class. Raises BadSpec, listing the known formats, if there is none."""
+    """Return a format's encoder class. Raises BadSpec, which lists the known formats, if no format has this name."""
     encoder: type[Encoder] = resolve_name(format_of(name).encoder)
     return encoder
 
 
 def decoder(manifest: Manifest) -> Decoder:
-    """Return the decoder for a data set. Raises BadSpec, listing the known formats, if there is none."""
+    """Return the decoder for a data set. Raises BadSpec, which lists the known formats, if the data set's format is unknown."""
     kind: type[Decoder] = resolve_name(format_of(manifest.format).decoder)
     return kind(manifest)
 

@@ -81,7 +81,7 @@ def _describe_values_fault(feature: Described, shape: Sequence[int], values: Seq
 
 
 def schema(features: Sequence[Described]) -> pa.Schema:
-    """Return the schema of the features' columns: tensors, lists, and lists of steps that are marked as sequences."""
+    """Return the schema of the features' columns. A sequence is a list of steps whose column is marked as a sequence."""
     return pa.schema([_field(feature) for feature in features])
 
 

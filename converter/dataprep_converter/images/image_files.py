@@ -1,7 +1,7 @@
 """Decode image files to pixels, and encode pixels to image files.
 
 JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. HEIC also needs pillow-heif. The libraries are imported only
-when a step needs them. For every file that TensorFlow can decode, the pixels are the same as those from TensorFlow's
+when a step needs them. If TensorFlow can decode a file, this module returns the same pixels as TensorFlow's
 `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp`.
 """
 
@@ -155,7 +155,7 @@ def _scans(data: bytes) -> int:
 
 
 def _scale(head: Header, at_least: tuple[int, int] | None) -> int:
-    """Return the largest scaling denominator with which both sides of the image are still at least as long as required."""
+    """Return the largest scaling denominator that keeps both sides of the image at least as long as required."""
     if at_least is None:
         return 1
     swapped = head.size != (head.height, head.width)

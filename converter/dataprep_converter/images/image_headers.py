@@ -11,7 +11,7 @@ from dataprep_converter.core.errors import BadSample
 from dataprep_converter.images import heif_headers
 
 MOST_PIXELS: Final = 1 << 29
-"""The largest accepted number of pixels, which is more than any usual decoder accepts."""
+"""The largest accepted number of pixels. No usual decoder accepts this many."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB\x60\x82"

@@ -62,16 +62,16 @@ def _filter(method: str) -> Any:
 
 
 def _average(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
-    """Average an array [n, k] to [size, k].
+    """Reduce an array [n, k] to [size, k] by averaging rows.
 
-    Each new row is the mean of the rows that it covers. A partly covered row is weighted by its covered part. The sum for the mean is
-    computed in two steps. The first step adds up the first covered row and the completely covered rows after it. The second step subtracts
-    the uncovered part of the first row, and adds the covered part of the last row.
+    Each new row is the mean of the old rows that it covers. A partly covered row is weighted by its covered fraction. The sum for the mean
+    is computed in two steps. The first step adds up the first covered row and the completely covered rows after it. The second step
+    subtracts the uncovered fraction of the first row, and adds the covered fraction of the last row.
     """
     edges = np.arange(size + 1) * len(values)
     edge_rows, part = edges // size, (edges % size / size)[:, None]
-    # The last edge is the end of the last row, so its row number is too large by one. Use the last row: any row would do, because `part` is
-    # 0 there.
+    # The last edge is the end of the last row, so no row has its number in `edge_rows`. Use the last row instead. Any row would give the
+    # same result, because `part` is 0 at this edge.
     at_edges = part * values[np.minimum(edge_rows, len(values) - 1)]
     sums = np.add.reduceat(values, edge_rows[:-1], axis=0, dtype=np.float64)
     sums[edge_rows[:-1] == edge_rows[1:]] = 0

@@ -61,7 +61,7 @@ class Access:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
         self.budgets: dict[str, RequestBudget] = {}
-        """The request budgets. Each key is the index of the `spec.stores` entry that is used or, without an entry, the scheme."""
+        """Maps the index of each `spec.stores` entry, and each scheme without an entry, to its request budget."""
         self._processes = 1
         self.processes_here = 1
         """The number of processes on this machine that work for this job at the same time and share the memory."""
@@ -81,7 +81,7 @@ class Access:
         self.scan: Scan | None = None
         """The scan of this job's inputs, or None if this process examines all inputs itself."""
         self.scanned_here: ScannedHere | None = None
-        """What the processes on this machine found in this job's inputs, until the job is planned."""
+        """The facts about this job's inputs that the processes on this machine have found and share until the job is planned."""
         self.has_text_cells = False
         """Whether one of this job's inputs is a text file so large that it is divided by the newer rule (`textUnits`)."""
         self.may_cut_otherwise = False
@@ -93,7 +93,7 @@ class Access:
         self.nulls: NullRule = "Keep"
         """How the job treats nulls."""
         self.structs: StructRule = run_id.FLAT
-        """Which structs in the inputs are columns of their own, in addition to the columns of their fields."""
+        """The structs in the inputs that become columns themselves, in addition to the columns of their fields."""
         self.keeps_types = True
         """Whether times and decimals keep their types in a format that can hold these types."""
         self.compares_all_digits = True
@@ -109,14 +109,14 @@ class Access:
         """The engine that joins tables and finds duplicate records, or None if this process does so."""
 
     def rules(self) -> dict[str, Any]:
-        """Returns what a reader in another process must know, in addition to the settings, to read the same rows.
+        """Returns the values that, together with the settings, make a reader in another process read the same rows.
 
         The result can be pickled.
         """
         return {name: getattr(self, name) for name in _RULES}
 
     def adopt(self, rules: Mapping[str, Any]) -> None:
-        """Sets what `rules` has returned in another process. Must be called before the first store is used."""
+        """Sets the values that `rules` returned in another process. Must be called before the first store is used."""
         vars(self).update(rules)
 
     @property
@@ -148,7 +148,7 @@ class Access:
             self.nulls = nulls
 
     def version_of(self, part: str) -> int:
-        """Returns which version of a part (see `run_id.PARTS`) the plan follows."""
+        """Returns which version of a part (see `run_id.PARTS`) the plan uses."""
         return run_id.PARTS[part].version if self.parts is None else self.parts.get(part, 1)
 
     def store(self, uri: str) -> Store:
@@ -190,7 +190,7 @@ class Access:
         The Access keeps the signatures, and adds them again when an address is read. Raises BadSpec if two addresses differ only in their
         signatures.
         """
-        # Without a signature there is nothing to copy. A copy would take 25 ms, because pydantic would build a validator for it.
+        # If no address has a signature, don't copy the source. A copy would take 25 ms, because pydantic would build a validator for it.
         if all(text == unsigned(text) for text in _texts(source)):
             return source
         complete, stripped = (
@@ -201,7 +201,7 @@ class Access:
             if address.startswith(_WEB) and full_addresses.setdefault(address, text) != text:
                 raise BadSpec(
                     f"Two addresses of the source differ only in their signatures or tokens: {address}. Signatures and tokens aren't "
-                    "stored, so the two files can't be told apart. Give each file an address of its own, or copy the files to a store."
+                    "stored, so the two files can't be told apart. Give each file a different address, or copy the files to a store."
                 )
         self._signed |= {address: text for address, text in full_addresses.items() if address != text}
         return Source.model_validate(stripped)

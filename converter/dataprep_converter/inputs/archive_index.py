@@ -1,9 +1,10 @@
 """Lists the members of archives with their offsets.
 
-To do so, reads the directory of a zip file, all headers of a tar file, and the complete contents of a compressed tar file.
+This requires reading the directory of a zip file, all headers of a tar file, or the complete contents of a compressed tar file.
 
 Harmful or ambiguous archives are refused with an error that names the archive and the member. An archive is refused if it contains links,
-encrypted members, paths that lead out of the archive, two members with the same name, or contents far too large for the archive's size.
+encrypted members, paths that lead out of the archive, or two members with the same name. An archive is also refused if its contents are far
+too large for its size.
 """
 
 import io
@@ -141,7 +142,7 @@ def _check(info: tarfile.TarInfo, uri: str) -> None:
 
 
 class _BoundedInput:
-    """The contents of a compressed file, read forward. Raises BadData if the contents are far too large for the file's size."""
+    """Reads the contents of a compressed file forward. Raises BadData if the contents are far too large for the file's size."""
 
     def __init__(self, contents: StreamInput, size: int, uri: str) -> None:
         self._contents = contents

@@ -9,7 +9,8 @@ _WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.(?:gz|bz2|xz|zst|lz4)|tgz|tb
 
 
 def split_archive_uri(uri: str) -> tuple[str, str] | None:
-    """Returns the pair (archive, path within it) for a URI that names a file or folder within an archive, or else None."""
+    """Returns the pair (archive, path within it) for a URI that names a file or folder within an archive. Returns None for any other
+    URI."""
     match = _WITHIN.fullmatch(uri) if "!" in uri else None
     return (match[1], match[2] or "") if match is not None else None
 

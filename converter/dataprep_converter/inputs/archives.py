@@ -23,9 +23,7 @@ from dataprep_converter.stores import Details, Entry, Input, PinnedInput, Store,
 from dataprep_converter.stores.read_only import ReadOnlyStore
 
 _KEPT_ARCHIVES: Final = 8
-_EXPECTED: Final = (
-    "a member of an archive is named <archive>.zip!/<path>, and .tar, .tar.gz, .tgz, .tar.bz2, .tar.xz, .tar.zst and .tar.lz4 likewise"
-)
+_EXPECTED: Final = "expected <archive>!/<path>, where <archive> ends in .zip, .tar, .tar.gz, .tgz, .tar.bz2, .tar.xz, .tar.zst or .tar.lz4"
 
 
 class _Bytes(Protocol):

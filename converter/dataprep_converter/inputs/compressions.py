@@ -124,7 +124,7 @@ def _xz_stream() -> lzma.LZMADecompressor:
 def _joined_streams(
     pieces: Iterable[bytes], start: Callable[[], Any], *, errors: tuple[type[Exception], ...], compression: Compression
 ) -> Iterator[bytes]:
-    """Decompresses one stream after another. `start` returns one of the standard library's decompressors, for one stream."""
+    """Decompresses one stream after another. `start` returns a decompressor of the standard library for the next stream."""
     stream = start()
     is_inside = any_stream = False
     for piece in _slices(pieces):
@@ -175,7 +175,7 @@ class _File(io.RawIOBase):
         self.error: Exception | None = None
         """The error that reading the pieces raised, such as a store's error.
 
-        It is kept here, because Arrow raises an error of its own instead.
+        It is kept here, because Arrow raises a different error instead.
         """
 
     def readable(self) -> bool:

@@ -59,9 +59,9 @@ def read_documents(file: str) -> Sequence[Document]:
         try:
             value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
         except (ValueError, RecursionError):
-            pass  # PyYAML parses the text, or finds the place of the fault
+            pass  # let PyYAML parse the text, or find the place of the fault
         else:
-            return [Document(name, value, cache(partial(_parsed_again, text)))]  # cached, because each fault asks for the root
+            return [Document(name, value, cache(partial(_parsed_again, text)))]  # cached, so that PyYAML parses the text only once
     from dataprep_converter.core import yaml_file
 
     return [Document(name, value, partial(_same, root)) for value, root in yaml_file.parse(text, name)]
@@ -74,7 +74,7 @@ def _text(file: str) -> str:
         fault = "is a folder" if isinstance(exc, IsADirectoryError) else "isn't text"
         raise SpecError([Fault("", f"{file} {fault}; expected a job's YAML file (dataprep infer {file} proposes a job for data)")]) from exc
     except OSError as exc:
-        advice = "; a job is a local file, so run dataprep infer for data at a URI" if "://" in file else ""
+        advice = f"; a job must be a local file (dataprep infer {file} proposes a job for data)" if "://" in file else ""
         raise SpecError([Fault("", f"can't read {file}: {exc.strerror}{advice}")]) from exc
 
 

@@ -21,7 +21,7 @@ def place_of(message: str, file: str, overrides: Sequence[str] = ()) -> str:
         document, below = job_file.job_in(file)
     except SpecError:
         return ""
-    spec: Any = document.value  # Any, because it is parsed YAML
+    spec: Any = document.value  # Any, because the spec is parsed YAML
     for part in f"{below}spec".split("."):
         spec = spec.get(part) if isinstance(spec, dict) else None
     for path in _paths(message, spec if isinstance(spec, dict) else {}):
@@ -40,7 +40,7 @@ def _paths(message: str, spec: dict[str, Any]) -> Iterator[str]:
                     yield f"spec.{part}[{number}].name"
     if transform := _TRANSFORM.match(message):
         steps = [(number, item[transform[1]]) for number, item in enumerate(_list(spec.get("transforms"))) if _has(item, transform[1])]
-        # A message about a filter quotes the filter's expression, so yield the filters with a quoted expression first.
+        # A message about a filter quotes the filter's expression. So begin with the filters whose expression is in the message.
         for number, _ in sorted(steps, key=lambda step: not (_has(step[1], "where") and repr(step[1]["where"]) in message)):
             yield f"spec.transforms[{number}].{transform[1]}"
     if field := _FIELD.match(message):

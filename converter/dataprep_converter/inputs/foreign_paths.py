@@ -35,7 +35,8 @@ def refuse_foreign(uri: str) -> None:
         raise BadSpec(f"{uri}: only a shell replaces ~ with a home folder; write {os.path.expanduser(uri)}.", uri=uri)  # noqa: PTH111 - a Path would normalize the text
     if variable := _VARIABLE.match(uri):
         raise BadSpec(
-            f"{uri}: only a shell replaces {variable[0]}; write the path, or ${{NAME}} and --set params.NAME={variable[0]}.", uri=uri
+            f"{uri}: only a shell replaces {variable[0]}; write the path itself, or write ${{NAME}} and pass --set params.NAME={variable[0]}.",
+            uri=uri,
         )
     if drive := _DRIVE.fullmatch(uri):
         path = drive[2].replace("\\", "/")

@@ -23,8 +23,8 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None, new: bool = False) -> DataPrepJob:
     """Loads the DataPrepJob in `file` (`-` is standard input).
 
-    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. `new` also applies the rules that stored jobs are
-    allowed to break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
+    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. With `new`, the job must also obey the rules that
+    stored jobs are allowed to break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
     """
     documents = read_documents(file)
     chosen = _job(documents, file)
@@ -41,7 +41,7 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
     for name in unused_params(document, overrides):
         logger.warning("--set params.%s has no effect: the job doesn't contain ${%s}", name, name)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
-        from dataprep_converter.runtime import plugins  # not at the top, because it imports Arrow, which is slow
+        from dataprep_converter.runtime import plugins  # not imported at the top, because it imports Arrow, which is slow
 
         if not os.environ.get(plugins.CODE_VARIABLE):
             plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
@@ -70,8 +70,8 @@ def place_of(path: str, document: Document, overrides: Sequence[str], *, below: 
 
 
 def _job_of_cron_job(cron_job: Document) -> Any:
-    """Returns the job that a DataPrepCronJob would make now. The type is Any, because it is parsed YAML."""
-    # Not imported at the top, because a pod's job is neither made from a cron job nor completed with a profile.
+    """Returns the job that a DataPrepCronJob would make now. The type is Any, because the job is parsed YAML."""
+    # Not imported at the top, because a pod's job needs no cron job and no profile.
     from dataprep_api.resources.cron import DataPrepCronJob, job_document
 
     with _placed(cron_job):
@@ -91,7 +91,10 @@ def _name_fault(name: str) -> str:
 
 @contextmanager
 def _placed(document: Document, *, overrides: Sequence[str] = (), below: str = "") -> Iterator[None]:
-    """Adds the field's place to each fault of a SpecError: in the document (below the path `below`) or in an override."""
+    """Adds a place to each fault of a SpecError: the place of the fault's field in the document, or an override.
+
+    `below` is the job's path in the document.
+    """
     try:
         yield
     except SpecError as exc:
@@ -117,7 +120,8 @@ def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
 
     If the file has several profiles, the profile that the job names is used, or else the profile called `default`.
     """
-    from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, with_defaults  # not at the top, as above
+    # Not imported at the top, because a pod's job needs no profile.
+    from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, with_defaults
 
     profiles = [each for each in read_documents(file) if isinstance(each.value, dict) and each.value.get("kind") == PROFILE_KIND]
     name = spec.get("profile")
@@ -133,7 +137,8 @@ def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
 
 
 def _config_map(documents: Sequence[Document], name: str) -> dict[str, str]:
-    """Returns the data of a ConfigMap in the job's file, or an empty dict if there is none. A missing module is reported later."""
+    """Returns the data of a ConfigMap in the job's file. Returns an empty dict if the file has no such ConfigMap: the modules that are then
+    missing are reported later."""
     for document in (each.value for each in documents):
         if isinstance(document, dict) and document.get("kind") == "ConfigMap" and document.get("metadata", {}).get("name") == name:
             return {str(key): str(value) for key, value in (document.get("data") or {}).items()}
@@ -162,7 +167,7 @@ def _job(documents: Sequence[Document], file: str) -> Document:
 def set_field(document: Any, override: str) -> None:
     """Applies an override such as `output.shards.count=8`, relative to `spec`.
 
-    The value is parsed as YAML. Values of params are always text; so are values that aren't valid YAML.
+    The value is parsed as YAML. A value is text if it belongs to params, or if it isn't valid YAML.
     """
     path, equals, value = override.partition("=")
     parts = path.removeprefix("spec.").split(".")
@@ -203,7 +208,7 @@ def _key(parent: Any, part: str, path: str) -> str | int:
             [
                 Fault(
                     f"--set {path}",
-                    f"{part} is below a {'text' if isinstance(parent, str) else type(parent).__name__}, which has no fields",
+                    f"the parent of {part} is of type {'text' if isinstance(parent, str) else type(parent).__name__}, which has no fields",
                 )
             ]
         )
@@ -215,7 +220,7 @@ def _key(parent: Any, part: str, path: str) -> str | int:
 def _value(text: str) -> Any:
     if text.startswith(("|", ">", "#")):
         return text  # YAML would take this as a comment, or as a block whose content must be on the next lines
-    import yaml  # not at the top, because a pod's job has no overrides
+    import yaml  # not imported at the top, because a pod's job has no overrides
 
     try:
         return yaml.safe_load(text)

@@ -89,7 +89,7 @@ class Place:
 
 
 class Table:
-    """A table or a partition, with a client of its own. Each instance belongs to one process."""
+    """A table or a partition, with its own client. Each instance belongs to one process."""
 
     def __init__(self, uri: str, access: Access) -> None:
         self.uri = uri
@@ -213,7 +213,7 @@ class Session:
         return kind
 
     def batches(self, start: int, count: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yields exactly `count` rows from row `start` on. The service chooses the size of the batches.
+        """Yields exactly `count` rows, beginning with row `start`. The service chooses the size of the batches.
 
         Raises SessionEnded, InputChanged, Unreachable.
         """
@@ -302,7 +302,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
     endpoint = settings.endpoint or os.environ.get("ODPS_ENDPOINT")
     if not endpoint:
         raise BadSpec(
-            f"{uri}: the store {settings.uri_prefix} needs endpoint (or ODPS_ENDPOINT): https://service.cn-shenzhen.maxcompute.aliyun.com/api."
+            f"{uri}: the store {settings.uri_prefix} needs endpoint (or ODPS_ENDPOINT), such as https://service.cn-shenzhen.maxcompute.aliyun.com/api."
         )
     # The SDK logs every session, including tokens.
     logging.getLogger("odps").setLevel(logging.WARNING)
@@ -391,7 +391,7 @@ def _to_our_error(error: Any, uri: str, peer: str) -> ConvertError:
     kind: type[ConvertError] = StoreError
     sentence = f"{uri}: {peer} says {message}"
     if names & _ENDED:
-        kind, sentence = SessionEnded, f"{uri}: the session is over: {message}"
+        kind, sentence = SessionEnded, f"{uri}: the session has ended: {message}"
     elif names & _CHANGED:
         kind, sentence = InputChanged, f"{uri} has changed since it was planned: {message} Plan again."
     elif names & _ABSENT:

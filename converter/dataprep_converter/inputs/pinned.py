@@ -46,7 +46,7 @@ def entry_of(store: Store, uri: str) -> Entry:
 
 
 def open_pinned(store: Store, uri: str, pin: str) -> Input:
-    """Opens the file at `uri`. Raises InputChanged, with the URI, if the file is no longer the one that was planned."""
+    """Opens the file at `uri`. Raises InputChanged, with the URI, if the file has changed since it was planned."""
     try:
         source = store.open(uri)
         now = source.pin or entry_of(store, uri).pin
@@ -86,8 +86,9 @@ class ForwardReader(Closeable):
     ) -> None:
         """Reads from `offset` to the end of the file, or `length` bytes over one connection.
 
-        `ahead` reads the next pieces in advance while the caller uses the current piece, over several connections if that is faster. If the
-        complete file is read, `first` can give a number of bytes to read first, with a separate request, so that they arrive sooner.
+        With `ahead`, the next pieces are read while the caller uses the current piece. This uses several connections if that is faster. If
+        the complete file is read, `first` can be set: the first `first` bytes are then read with a separate request, so that they arrive
+        sooner.
 
         The caller must read to the end, and then close this object. If `encoding` is UTF-16, the contents are converted to UTF-8. If
         `obeys_mark`, a byte order mark takes precedence over `encoding`.
@@ -109,7 +110,7 @@ class ForwardReader(Closeable):
         """The offset of the next byte in the contents."""
 
     def read(self, length: int, *, after: bytes = b"") -> bytes:
-        """Returns the bytes in `after`, followed by the next `length` bytes of the decompressed contents, or by fewer bytes at the end.
+        """Returns `after`, followed by the next bytes of the decompressed contents: `length` bytes, or fewer at the end.
 
         Raises BadData, with the file's URI, if the file isn't a complete compressed stream, or isn't text in its encoding.
         """

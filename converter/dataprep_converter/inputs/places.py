@@ -1,4 +1,4 @@
-"""Places: the files and folders that URIs name, as far as the URIs alone (without a query to a store) show.
+"""Places: the files and folders that URIs name. Places are derived from the URIs alone, without a query to a store.
 
 Two URIs may name the same place.
 
@@ -131,7 +131,7 @@ class Mount:
     """The names of the mounted folder."""
 
 
-@lru_cache(maxsize=1)  # A job asks for several places, and the mounts rarely change meanwhile.
+@lru_cache(maxsize=1)  # A job looks up several places, and the mounts rarely change between two look-ups.
 def mounts(text: str) -> Sequence[Mount]:
     """Parses the text of `/proc/self/mountinfo`."""
     parsed = []

@@ -1,8 +1,9 @@
 """Store settings: entries of `spec.stores`, completed with their Secrets and ConfigMaps.
 
-In a pod, the operator mounts the keys of the i-th entry's Secret as files in `<mounts>/secrets/<i>/`, and those of its ConfigMap in
-`<mounts>/hadoop/<i>/`. An entry for HDFS has a principal and a keytab instead of an access key. Outside a pod there are no mounts. An entry
-then has only the values from the spec, and the clients take credentials from environment variables.
+In a pod, the operator mounts Secrets and ConfigMaps as folders with a file for each key. The Secret of the i-th entry is in
+`<mounts>/secrets/<i>/`, and the entry's ConfigMap is in `<mounts>/hadoop/<i>/`. An entry for HDFS has a principal and a keytab instead of
+an access key. Outside a pod, there are no mounts: an entry has only the values from the spec, and the clients take credentials from
+environment variables.
 """
 
 import os
@@ -43,12 +44,12 @@ def mounts_of_this_pod() -> str | None:
 
 
 def access_of(job: DataPrepJob) -> Access:
-    """Returns access to the stores that the job configures. Credentials are those of this process."""
+    """Returns access to the stores that the job configures. Uses the credentials of this process."""
     return Access(settings_for(job.spec.stores, os.environ.get(MOUNTS_VARIABLE)))
 
 
 def settings_for(stores: Sequence[spec.Store] | None, mounts: str | None) -> list[StoreSettings]:
-    """Returns the settings of each entry, in order. Raises BadSpec, with the name of the Secret or ConfigMap and the missing keys."""
+    """Returns the settings of each entry, in order. Raises BadSpec, naming the missing keys, if a Secret or ConfigMap lacks keys."""
     return [_settings(store, index, None if mounts is None else Path(mounts)) for index, store in enumerate(stores or [])]
 
 

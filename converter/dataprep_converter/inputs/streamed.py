@@ -1,4 +1,4 @@
-"""An Input over contents that can only be read from the beginning, such as those of a compressed file.
+"""An Input over contents that can only be read from the beginning, such as the contents of a compressed file.
 
 Reading forward is a single pass that keeps only the last `kept_bytes` in memory. The first read that goes back further than the kept bytes
 copies the contents to an unnamed temporary file.

@@ -77,7 +77,7 @@ def members(source: Input, uri: str) -> Iterator[Member]:
 
 
 def _check_places(infos: list[zipfile.ZipInfo], size: int, uri: str) -> None:
-    """Refuses members that share bytes, because with shared bytes a small file could have almost unlimited contents."""
+    """Refuses members that share bytes. If members could share bytes, a small file could have almost unlimited contents."""
     end = 0
     for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:

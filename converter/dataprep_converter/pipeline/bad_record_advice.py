@@ -1,6 +1,6 @@
 """Advice on what to change when a bad record ends a job.
 
-Leaving the record out is the right advice only if the record itself is wrong, rather than the job or its code.
+Leaving the record out is the right advice only if the record itself is wrong. Otherwise, the job or its code has to be corrected.
 """
 
 import json
@@ -36,7 +36,7 @@ _SKIP: Final = "onBadRecord.policy: Skip to leave such records out."
 def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first file") -> str:
     """For a job whose policy is `Fail`, returns the advice that follows a record's fault in the error message.
 
-    `first` is the URI of the first file with records. The types of columns that the spec doesn't list are inferred from this file.
+    `first` is the URI of the first file with records. If the spec doesn't list the columns, their types are inferred from this file.
     """
     engine = None if spec.source is None else engine_of(spec.source)
     if engine is not None:
@@ -59,8 +59,8 @@ def advice_for(reason: str, spec: DataPrepJobSpec, *, first: str = "the first fi
         is_list = ", list: true" if number["type"].startswith("list") else ""
         column = f"{{name: {json.dumps(number['name'], ensure_ascii=False)}, type: Float64{is_list}}}"
         return (
-            f"The first rows of {first} make it a {number['type']}; to read such numbers, list the columns in {listed}, with {column}. "
-            f"Otherwise, set {_SKIP}"
+            f"The first rows of {first} make the column a {number['type']}; to read such numbers, list the columns in {listed}, "
+            f"with {column}. Otherwise, set {_SKIP}"
         )
     no_value = _NO_VALUE.fullmatch(reason)
     if no_value is not None and (default := _default_in_sequence(no_value["before"], no_value["name"], spec)) is not None:

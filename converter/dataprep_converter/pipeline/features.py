@@ -53,7 +53,7 @@ class _Mapping:
     narrowed: bool = False
     """Whether the feature is stored as float32, although the spec or a column's type makes it a float64."""
     nulls: Nulls | None = None
-    """What a null becomes. None means version 1 of the part `nulls`: a null stays a null only if the feature needs no conversion."""
+    """How nulls are handled. None means version 1 of the part `nulls`: a null stays a null only if the feature needs no conversion."""
     kept_from: "pa.Field[Any] | None" = None
     """If the feature keeps its type: the reader's column, and the type that the column had in the input."""
 
@@ -79,7 +79,7 @@ class Projector:
     def __init__(
         self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = (), *, empty_is_bad: str | None = None
     ) -> None:
-        """`empty_is_bad` is the reason why a record whose nullable features are all null is bad, or None if such a record is good."""
+        """If all nullable features of a record are null, the record is bad for the reason `empty_is_bad`, unless this is None."""
         self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
         self._empty_is_bad = empty_is_bad
         self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
@@ -201,8 +201,8 @@ def resolve(
     feature, except labels and columns that are left out by default. Without `output`, the format is `tfrecord`. If a feature can't be
     resolved, raises BadSpec naming the feature and the column.
 
-    `defaults` are the defaults that the source's columns can have, for messages about nulls. `kept` says which times and decimals keep
-    their types. If `kept` is None, all times and decimals are written as numbers.
+    Messages about nulls use `defaults`, the defaults that the source's columns can have. `kept` says which times and decimals keep their
+    types. If `kept` is None, all times and decimals are written as numbers.
     """
     output = output or Output(uri="out")
     names = [name for name in schema.names if name != SAMPLE]
@@ -387,7 +387,7 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
 def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
     """Whether a feature is stored raw by default.
 
-    Tensors of small integers are stored raw. So are tensors of float16, because tf.train.Example has no list for float16.
+    Tensors of small integers are stored raw. Tensors of float16 are also stored raw, because tf.train.Example has no list for float16.
     """
     if dtype == "bytes" or not shape or -1 in shape:
         return False
@@ -412,7 +412,7 @@ def _float64_warnings(mappings: Sequence[_Mapping], output: Output) -> Iterator[
 def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
     """Returns the origins of columns that transforms left unchanged, and whose values are written as numbers.
 
-    A column that a step has computed is recognised by its type, because such a step changes the type.
+    If a step computes a column from times or decimals, the column's type changes. So such columns are recognised by their type.
     """
     origins = []
     for mapping in mappings:

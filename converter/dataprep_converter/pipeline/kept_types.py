@@ -20,9 +20,9 @@ from dataprep_converter.records.schemas import parse_schema
 
 
 def original(field: "pa.Field[Any]", key: str = WAS) -> "pa.Field[Any] | None":
-    """Returns the reader's column with the type that its times or decimals had in the input, or None for a column of other values.
+    """For a reader's column of times or decimals, returns the column with its type in the input. For any other column, returns None.
 
-    If `key` is KEPT, the column has a type that can hold the values of all files. If there is no such type, returns None.
+    If `key` is KEPT, the type can hold the values of all files. If there is no such type, returns None.
     """
     metadata = field.metadata or {}
     written = metadata.get(key.encode(), metadata.get(WAS.encode()))
@@ -72,7 +72,7 @@ class KeptColumn:
     """The type of the values in the files."""
 
     def values(self, numbers: Array, batch: Batch) -> tuple[Array, dict[int, str]]:
-        """Returns the feature's values in the kept type, and the reason for each row whose number the kept type can't hold."""
+        """Returns the feature's values in the kept type. Also returns the reason for each row with a number that doesn't fit this type."""
         lost = next((each for each in batch.lost if each.column == self.was.name), None)
         texts = None if lost is None else texts_of_rows(lost, batch)
         values, wrong = as_kept(numbers, was=self.was.type, kept=self.type, texts=texts)

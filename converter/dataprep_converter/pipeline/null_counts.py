@@ -20,7 +20,7 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class NullCounts:
-    """For the features that can't store nulls: how many of a shard's first records have no value."""
+    """The number of nulls in a shard's first records, for each column whose feature can't store nulls."""
 
     file: str
     records: int
@@ -50,8 +50,8 @@ def is_of_a_null(reason: str, batch: Batch) -> bool:
 
 
 def count_nulls(batch: Batch, coming: Iterator[Batch], *, shard: Shard, before: int) -> NullCounts:
-    """Counts a shard's nulls. `batch` is the first batch with nulls that can't be stored, `before` is the number of records in the batches
-    before it, and `coming` yields the batches after it.
+    """Counts a shard's nulls. `batch` is the first batch with nulls that can't be stored. The batches before `batch` have `before` records,
+    and `coming` yields the batches after `batch`.
 
     The counts depend only on the plan: the batches always have the same size, and counting stops at the first batch that can't be read.
     """

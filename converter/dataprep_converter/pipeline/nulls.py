@@ -1,4 +1,4 @@
-"""Decides what becomes of a feature's nulls. This module is pure. `features.py` applies these decisions to the values."""
+"""Decides how a feature's nulls are handled. This module is pure. `features.py` applies these decisions to the values."""
 
 import json
 import re
@@ -54,7 +54,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Nulls:
-    """What becomes of a feature's nulls."""
+    """How a feature's nulls are handled."""
 
     held: bool
     """Whether a null stays a null. If not, the record is bad."""
@@ -73,9 +73,9 @@ class Nulls:
 
 
 def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: NullRule, defaults: Defaults) -> Nulls | None:
-    """Returns what becomes of a feature's nulls, or None for the rule of version 1.
+    """Returns how a feature's nulls are handled, or None if the plan uses version 1 of the rule for nulls.
 
-    By the rule of version 1, a null stays a null if the feature needs no conversion; otherwise, the null makes its record bad.
+    In version 1, a null stays a null if the feature needs no conversion; otherwise, the null makes its record bad.
     """
     if rule != "Keep":
         return Nulls(held=False) if rule == "Bad" else None
@@ -92,7 +92,7 @@ def nulls_of(feature: FeatureSpec, *, is_vector: bool, output: Output, rule: Nul
 
 
 def fault_of_empty_record(output: Output, rule: NullRule) -> str | None:
-    """Returns the reason why a record whose nullable features are all null is bad, or None if such a record is good."""
+    """Returns the fault of a record in which all nullable features are null, or None if such a record is good."""
     if rule != "Keep" or not encoder_class(output.format).needs_a_value:
         return None
     return f"it has no value in any feature, and {output.format} needs at least one"

@@ -122,7 +122,7 @@ class Pipeline(Closeable):
     def read_from(self, reader: SampleReader) -> None:
         """Switches to another reader.
 
-        The new reader must return the same batches as the previous reader, which it must also close.
+        The new reader must return the same batches as the previous reader. Closing the new reader must also close the previous reader.
         """
         self.reader = reader
 
@@ -197,12 +197,12 @@ class Pipeline(Closeable):
     def read(self, units: Units, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """Reads batches ahead of the steps, so that slow sources are read while the steps compute."""
         batches = self.reader.read(units, samples)
-        # Don't read ahead if the reader is also asked for line numbers or steps, because only one thread may use it.
+        # Don't read ahead if `_with_lines` also uses the reader, because only one thread may use a reader.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from batches if is_alone else prefetched(batches, depth=1)
 
     def finish(self, batch: Batch, units: Units) -> Iterator[tuple[Batch, dict[str, int]]]:
-        """Applies steps and features to a batch. The batch can be split into several batches.
+        """Applies the steps to a batch, which can split the batch, and projects the results onto the features.
 
         Yields each resulting batch, and a dict that maps each reason to the number of records that are bad for this reason.
         """
@@ -269,7 +269,7 @@ class BatchStream:
 
 
 def _exact(reader: SampleReader) -> Collection[str]:
-    """Returns the decimal columns for which the reader reports all lost digits."""
+    """Returns the decimal columns for which the reader also returns the original text if digits are lost."""
     return reader.lost_of if isinstance(reader, BlockReader) else ()
 
 

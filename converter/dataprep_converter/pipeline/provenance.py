@@ -1,7 +1,7 @@
-"""`output.provenance`: adds two text columns with the origin of each record, which become ordinary features.
+"""`output.provenance`: adds two text columns with the origin of each record. These columns become ordinary features.
 
-    _uid       <file>:<line, or record>           the file's path below its URI, and the line (from 1) or the record (from 0)
-    _source    {"source": URI, "index": n}        the record (from 0), and also its "line" (from 1) if the source has lines
+    _uid       <file>:<number>                    the file's path below its URI, and the number of the line (from 1) or record (from 0)
+    _source    {"source": URI, "index": n}        the record's number (from 0); if the source has lines, also "line" (from 1)
 
 In the format recordioProtobuf, these columns are the records' uid and metadata.
 """
@@ -64,7 +64,7 @@ def add_columns(batch: Batch, units: Units, reader: SampleReader) -> pa.RecordBa
 
 
 def _name(unit: Unit) -> str:
-    """Returns the file's path below its URI. For a signed address, the signature is removed from the query."""
+    """Returns the file's path below its URI. For a signed address, returns the last part of the address, without the signature."""
     without = unsigned(unit.uri)
     return without.rpartition("/")[2] if without != unit.uri else unit.path or unit.uri.rpartition("/")[2]
 

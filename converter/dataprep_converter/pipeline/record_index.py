@@ -28,7 +28,7 @@ _TOGETHER: Final = 65_536
 
 
 def index_line(output: Output) -> IndexLine | None:
-    """Returns what each line of an output's indexes contains, or None if the output has no indexes."""
+    """Returns the kind of line that an output's indexes contain, or None if the output has no indexes."""
     is_indexed = output.index and encoder_class(output.format).compressor(output).name == Plain.name
     return format_of(output.format).index_line if is_indexed else None
 
@@ -62,7 +62,7 @@ class RecordIndex:
         return IndexFile(file=file, size=self._size, sha256=sha256, pin=entry.pin)
 
     def abort(self) -> None:
-        """Discards the index unless it is published."""
+        """Discards the index if it isn't published."""
         self._upload.abort()
 
     def _write(self) -> None:

@@ -25,6 +25,6 @@ def selection_of(shard: Shard, plan: Plan) -> Selection:
 def samples_of(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
     """Yields the samples of a shard in the shard's order, as one array per batch. `most_records` is the pipeline's limit."""
     selection = selection_of(shard, plan)
-    # Any batch size will do, because the shard's bytes don't depend on it.
+    # The batch size can be chosen freely, because the shard's bytes don't depend on it.
     size = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=min(most_records, MOST_RECORDS))
     return selection.chunks(shard.first, shard.records, size=size)

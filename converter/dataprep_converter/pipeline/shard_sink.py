@@ -55,7 +55,7 @@ class ShardSink:
         return pieces if self.is_plain else [self._compressor.compress(piece) for piece in pieces]
 
     def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
-        """Queues a batch to be written and digested. First waits until at most one earlier batch is still to be written.
+        """Queues a batch to be digested and written. First waits until at most one earlier batch is waiting or being written.
 
         The caller must not change the buffers until it has sent two more batches.
         """
@@ -72,7 +72,7 @@ class ShardSink:
         self.raw_size += sum(map(len, raw))
 
     def settle(self, left: int = 0) -> None:
-        """Waits until only `left` batches are still to be written."""
+        """Waits until at most `left` batches are waiting or being written."""
         while len(self._sending) > left:
             seconds = max([write.result() for write in self._sending.popleft()], default=0.0)
             self.seconds += seconds
@@ -87,7 +87,7 @@ class ShardSink:
         if isinstance(self._upload, OnDisk) and native.is_there():
             self._upload.write_with(partial(native.write_pieces, pieces=pieces))
         else:
-            # Gather small pieces here only if the upload doesn't have its own threads: with threads, it gathers the pieces itself.
+            # Gather small pieces here only if the upload doesn't have its own threads. An upload with threads gathers the pieces itself.
             for piece in _gather(pieces) if self._upload.blocks else pieces:
                 self._upload.write(piece)
 

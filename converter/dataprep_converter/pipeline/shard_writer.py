@@ -185,7 +185,7 @@ class ShardWriter:
     def _count(self, batch: Batch, coming: Iterator[Batch]) -> None:
         """Counts a batch and its bad records. Raises BadData if the policy doesn't allow so many bad records.
 
-        For the error message, the nulls in the following batches, which `coming` yields, are counted too.
+        `coming` yields the following batches: their nulls are also counted for the error message.
         """
         counts, policy = self._counts, self._pipeline.spec.on_bad_record
         records_before = counts.records_in

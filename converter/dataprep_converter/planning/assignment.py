@@ -1,8 +1,8 @@
 """Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
 These rules select samples by value, select an exact fraction or an exact number of samples, or stop at a limit. The rules are applied one
-after the other. Each rule goes, block by block, through the samples that have no split yet. Each sample's code, class and hash of its
-group, which the rules need, are kept in anonymous temporary files. So memory use doesn't grow with the number of samples.
+after the other. Each rule goes, block by block, through the samples that have no split yet. The rules need the code, the class and the
+group's hash of each sample. These values are kept in anonymous temporary files, so memory use doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -31,8 +31,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# With equal seeds, the limit and the counts would select the same samples, so their seeds differ. With a seed from the spec, they would
-# select the same samples as the first fraction, so their seeds are larger than any seed in a spec.
+# With equal seeds, the limit and the counts would select the same samples. With a seed that a spec can contain, they could select the same
+# samples as the first fraction. So their seeds differ, and both are larger than any seed in a spec.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -43,8 +43,8 @@ ReadColumns = Callable[[Sequence[str]], Iterator[tuple[Samples, pa.RecordBatch, 
 """Reads columns of every sample in order. Yields (requested sample numbers, records of the good samples, numbers of the good samples)."""
 
 FindRepeated = Callable[[Sequence[str], SampleLimit | None], Generator[Samples, None, None]]
-"""Yields the numbers of the samples within a limit whose values in these columns equal those of an earlier sample within the limit. It may
-also yield samples beyond the limit."""
+"""Yields the numbers of the duplicates within a limit: samples whose values in these columns equal the values of an earlier sample within
+the limit. It may also yield samples beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def assign(
     read: ReadColumns,
     find_repeated: FindRepeated | None = None,
 ) -> Assignment:
-    """Assigns every sample. Samples with equal values in the columns `unique` are found by `find_repeated`, or by this process.
+    """Assigns every sample. `find_repeated` finds the samples with equal values in the columns `unique`; if None, this process does.
 
     Raises BadSpec for columns that don't exist or whose values don't fit the rules.
     """
@@ -135,7 +135,7 @@ class _Table:
             yield slice(start, min(start + HASH_BLOCK, self.units.samples))
 
     def free(self, block: slice, subset: str | None) -> Mask:
-        """Returns which samples of a block belong to the subset (None: to any subset) and have no split yet."""
+        """Returns which samples of a block have no split yet and, if a subset is given, belong to this subset."""
         codes = self.codes[block]
         is_free: Mask = (codes == _FREE) | (codes == _UNREADABLE)
         if subset is not None:
@@ -279,7 +279,7 @@ def _find_repeated_here(
     for samples_read, records, good in read(columns):
         found = dedupe.digests_of_all(samples_read, records, good, columns)
         if limit is not None:
-            # A sample that equals an earlier sample beyond the limit isn't a duplicate.
+            # Samples beyond the limit don't count: a sample isn't a duplicate if it equals only such samples.
             is_beyond = limit.beyond(table.units, samples_read)
             found[is_beyond] = dedupe.unique_digests(samples_read[is_beyond])
         digests[samples_read] = found
@@ -338,7 +338,7 @@ class _ClassNumbers:
 
 
 def _apply_limit(table: _Table, limit: int) -> SampleLimit:
-    """Leaves out the samples beyond the limit. Returns which these are."""
+    """Leaves out the samples beyond the limit, and returns the limit."""
     kept = SampleLimit(seed=_LIMIT_SEED, bound=int(_bounds(table, None, seed=_LIMIT_SEED, upto=[limit])[0]))
     for block in table.blocks():
         table.codes[block][kept.beyond(table.units, np.arange(block.start, block.stop))] = _BEYOND

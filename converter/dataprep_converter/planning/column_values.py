@@ -88,8 +88,8 @@ def _of_bytes(column: Any) -> npt.NDArray[np.uint64]:
     if start == stop:
         return mix(mix(lengths))
     data = np.frombuffer(column.buffers()[2], np.uint8)[start:stop].astype(np.uint64) + np.uint64(1)
-    # Each byte is multiplied by a power of the prime. For each value, the products of its bytes are added, and the sum is divided by the
-    # power at its first byte. So the hash doesn't depend on the value's position in the column.
+    # Each byte is multiplied by a power of the prime, and the products of each value are added. Each sum is divided by the power at the
+    # value's first byte. So the hash doesn't depend on the value's position in the column.
     powers = np.multiply.accumulate(np.full(stop - start + 1, _PRIME, np.uint64)) * np.uint64(_INVERSE)
     inverses = np.multiply.accumulate(np.full(stop - start + 1, _INVERSE, np.uint64)) * np.uint64(_PRIME)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(data * powers[:-1], dtype=np.uint64)])

@@ -20,11 +20,11 @@ DIGEST_BYTES: Final = 16
 _FEWEST: Final = 1 << 21
 """Number of digests sorted at a time if there is little memory."""
 _SORT_BYTES: Final = 64
-"""The memory for each of the digests that are sorted at a time."""
+"""Bytes of memory for each digest that is sorted."""
 _SHARE: Final = 8
-"""The digests that are sorted at a time use this part of the memory, or twice as much if very many digests are equal."""
+"""The digests that are sorted at a time use 1/_SHARE of the memory, or twice as much if very many digests are equal."""
 _SCANNED: Final = 1 << 20
-"""Number of digests that are looked through at a time."""
+"""Number of digests that are searched at a time."""
 _HALF: Final = np.uint64(32)
 
 Digests = npt.NDArray[np.uint64]
@@ -34,7 +34,7 @@ Digests = npt.NDArray[np.uint64]
 def digests(records: pa.RecordBatch, columns: Sequence[str]) -> Digests:
     """Returns the BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value.
 
-    All digits of a decimal are compared if the records have a column with the decimal's lost digits (`records/exact_decimals.py`).
+    If the records also contain the lost digits of a column's decimals (`records/exact_decimals.py`), all digits are compared.
     """
     rows = records.num_rows
     hashers = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(rows)]
@@ -75,24 +75,24 @@ def _contents(records: pa.RecordBatch, name: str) -> list[bytes]:
 
 
 def digests_of_all(samples: Samples, records: pa.RecordBatch, good: Samples, columns: Sequence[str]) -> Digests:
-    """Returns the digest of each of the samples, which are in ascending order. `records` are the records of the `good` ones. All others
-    can't be read, and are no duplicates."""
+    """Returns a digest for each sample. `samples` are in ascending order, and `records` are the records of the samples in `good`. All other
+    samples can't be read, and don't count as duplicates."""
     found = unique_digests(samples)
     found[np.searchsorted(samples, good)] = digests(records, columns)
     return found
 
 
 def unique_digests(samples: Samples) -> Digests:
-    """Returns a digest for each sample that no other sample has."""
-    # `mix` is a bijection that distributes the numbers evenly, as `find_repeated` needs it.
+    """Returns a different digest for each sample."""
+    # `find_repeated` needs evenly distributed digests. `mix` is a bijection that distributes the numbers evenly.
     return np.stack([mix(samples.astype(np.uint64)), np.zeros(len(samples), np.uint64)], axis=1)
 
 
 def find_repeated(sample_digests: Digests) -> Iterator[Samples]:
     """Yields arrays with the numbers of the samples that have the same digest as an earlier sample. `sample_digests` are the digests of all
-    samples in order. Memory use doesn't grow with the number of samples, and not with the number of equal ones."""
+    samples in order. Memory use depends neither on the number of samples nor on how many of them are equal."""
     at_once = _at_once()
-    # Parts differ a little in size, so on average they have an eighth less than can be sorted at a time.
+    # Parts differ a little in size. So, on average, a part has at most 7/8 of the digests that can be sorted at a time.
     parts = max(1, -(-8 * len(sample_digests) // (7 * at_once)))
     for part in range(parts):
         known: Digests = np.zeros((0, 2), np.uint64)
@@ -108,15 +108,15 @@ def _at_once() -> int:
 
 
 def _samples_of_part(sample_digests: Digests, part: int, parts: int, *, at_once: int) -> Iterator[Samples]:
-    """Yields the numbers of the samples whose digests are in a part, in ascending order, in arrays of at most `at_once`.
+    """Yields the numbers of the samples whose digests belong to a part, in ascending order, in arrays of at most `at_once` numbers.
 
-    Digests are evenly distributed, so all parts have about the same number of different digests. Equal digests are in the same part.
+    Digests are evenly distributed, so all parts have about the same number of different digests. Equal digests belong to the same part.
     """
     pieces: list[Samples] = [np.zeros(0, np.int64)]
     count = 0
     size = min(_SCANNED, at_once)
     for start in range(0, len(sample_digests), size):
-        # The highest bits of a digest, as a fraction of all numbers with as many bits, choose the part.
+        # The highest 32 bits of a digest, multiplied by `parts` and divided by 2^32, are the number of its part.
         part_of = (sample_digests[start : start + size, 0] >> _HALF) * np.uint64(parts) >> _HALF
         pieces.append(start + np.flatnonzero(part_of == part))
         count += len(pieces[-1])
@@ -131,11 +131,14 @@ def _samples_of_part(sample_digests: Digests, part: int, parts: int, *, at_once:
 
 
 def _compared(known: Digests, sample_digests: Digests, samples: Samples) -> tuple[Digests, Samples]:
-    """Returns (the known digests and the new ones of these samples, the samples whose digest is known or that of an earlier sample)."""
+    """Returns `known` with the new digests of these samples added, and the samples whose digest isn't new.
+
+    A digest isn't new if it is in `known`, or if an earlier sample has the same digest.
+    """
     together = np.concatenate([known, sample_digests[samples]])
     order = np.lexsort((together[:, 1], together[:, 0]))  # equal digests keep their order
     ordered = together[order]
-    del together  # it is as large as `ordered`
+    del together  # to free memory: `together` is as large as `ordered`
     is_repeated = np.zeros(len(order), np.bool_)
     is_repeated[1:] = (ordered[1:] == ordered[:-1]).all(axis=1)
     return ordered[~is_repeated], samples[np.sort(order[is_repeated]) - len(known)]

@@ -1,10 +1,10 @@
-"""Finds duplicates by an engine of SQL that has several machines; see *Deduplication on Spark* in docs/design.md.
+"""Finds duplicates with an SQL engine that runs on several machines; see *Deduplication on Spark* in docs/design.md.
 
 digests     sample | d0, d1 | error      as `DigestReader` reads them
 kept        n                            the first sample of each digest
 """
 
-# ruff: noqa: S608 - statements contain no values of the user.
+# ruff: noqa: S608 - statements contain no values from the user.
 
 import logging
 import tempfile
@@ -26,13 +26,13 @@ from dataprep_converter.sampling.units import UnitTable
 logger = logging.getLogger(__name__)
 
 MOST_UNIT_BYTES: Final = 256 << 20
-"""Each task gets the table of all units. With about two million units, the table has this size."""
+"""Maximum size of the table of all units, which each task gets. A table of about two million units has this size."""
 _DIGESTS: Final = "digests"
 _KEPT: Final = "kept"
 
 
 def helps(engine: SqlEngine, units: UnitTable, *, has_local_files: bool) -> bool:
-    """Whether the engine should find the duplicates among the samples of these units. If not, this process should.
+    """Whether the engine should find the duplicates among the samples of these units. Otherwise, this process finds them.
 
     `has_local_files` says whether the units refer to files that this process has made on its machine.
     """
@@ -50,9 +50,10 @@ def helps(engine: SqlEngine, units: UnitTable, *, has_local_files: bool) -> bool
 
 
 def find_repeated(reader: DigestReader, engine: SqlEngine, access: Access, *, folder: str | None) -> Generator[Samples, None, None]:
-    """Yields the numbers of the samples that have the same digest as an earlier sample or are beyond the limit, in ascending order.
+    """Yields, in ascending order, the numbers of samples that have the same digest as an earlier sample or are beyond the limit.
 
-    The engine's tasks write to the folder with the URI `folder`, or to a new one in $TMPDIR. Raises the error of the first part that has one.
+    The engine's tasks write to the folder with the URI `folder`, or to a new folder in $TMPDIR. If parts of the source have errors, raises
+    the error of the first of these parts.
     """
     logger.info("deduplicate: the source is read on the engine's machines, in %d parts.", reader.parts)
     access.progress.to_read += reader.samples
@@ -73,7 +74,7 @@ def find_repeated(reader: DigestReader, engine: SqlEngine, access: Access, *, fo
 
 
 def _lay_down(engine: SqlEngine, uri: str, samples: int) -> list[tuple[Any, ...]]:
-    """Writes which samples are kept. Returns rows of `ranges.FILES`. Raises the error of a task that failed."""
+    """Writes the files that show which samples are kept. Returns rows of `ranges.FILES`. Raises the error of a task that failed."""
     size = kept_bitmaps.RANGE_SAMPLES
     write = BitmapWriter(uri, size)
     files = engine.lay_down(f"SELECT n FROM {_KEPT}", ["n"], -(-samples // size), f"cast(floor(n / {size}) AS int)", write)

@@ -1,4 +1,4 @@
-"""Reads the digests of a source's samples on the machines of an engine of SQL, for `dedupe_by_sql.py`."""
+"""Reads the digests of a source's samples on the machines of an SQL engine, for `dedupe_by_sql.py`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ from dataprep_converter.runtime.plan_progress import PlanProgress
 from dataprep_converter.sampling.units import UnitTable
 
 MOST_PARTS: Final = 10_000
-"""Each part is a task. An engine that has many more of them needs much memory to list them."""
+"""Maximum number of parts. Each part is a task, and an engine would need much memory to list many more tasks."""
 
 _arrow: Any = pa  # the type stubs lack some functions
 ROWS: Final[pa.Schema] = _arrow.schema({"sample": pa.int64(), "d0": pa.int64(), "d1": pa.int64(), "error": pa.string()})
-"""The number of a sample and the two halves of its digest. Or the number of a part's first sample and the error that has ended the part."""
+"""A row has the number of a sample and the two halves of its digest. If an error ends a part, a row has the number of the part's first
+sample and the error."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,14 @@ class DigestReader:
     """The member of `spec.source`."""
     state: Mapping[str, Any]
     rules: Mapping[str, Any]
-    """What the reader follows; see `Access.rules`."""
+    """The rules that the reader follows; see `Access.rules`."""
     units: bytes
     """The units, as an Arrow stream."""
     samples: int
     bytes_in: int
     columns: Sequence[str]
     exact: Sequence[str]
-    """The decimal columns of which all digits are compared."""
+    """The decimal columns whose digits are all compared."""
     limit: SampleLimit | None
     borders: Sequence[int]
     """The number of the first sample of each part, followed by the number of samples."""
@@ -82,7 +83,7 @@ class DigestReader:
         return len(self.borders) - 1
 
     def __call__(self, access: Access, part: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a part. An error of the reader is a row too, because an engine would repeat a part that fails."""
+        """Yields the rows of a part. An error of the reader is yielded as a row. If it were raised, the engine would repeat the part."""
         samples = range(self.borders[part], self.borders[part + 1])
         try:
             yield from self._read(access, samples)
@@ -104,5 +105,5 @@ class DigestReader:
                 yield _rows(asked, halves[:, 0], halves[:, 1], pa.nulls(len(asked), pa.string()))
 
 
-def _rows(samples: Any, first: Any, second: Any, errors: Any) -> pa.RecordBatch:  # Any: arrays or lists of numbers
+def _rows(samples: Any, first: Any, second: Any, errors: Any) -> pa.RecordBatch:  # Any: each column is an array or a list
     return pa.RecordBatch.from_arrays([*(pa.array(column, pa.int64()) for column in (samples, first, second)), errors], schema=ROWS)

@@ -57,7 +57,7 @@ class Base:
         return sum(each.shards for each in self.head.splits if each.name == split)
 
     def as_earlier(self) -> Earlier:
-        """Returns the entry that describes this plan in the extension's plan."""
+        """Returns this plan's entry in the plan of the extension."""
         return Earlier(
             run_id=self.head.run_id,
             inputs_sha256=self.head.inputs_sha256,
@@ -85,7 +85,7 @@ class Growth:
 def find_growth(before: UnitTable, now: UnitTable) -> Growth:
     """Compares the units.
 
-    If inputs whose records are in the data set are missing or have changed, raises InputChanged naming these inputs.
+    Raises InputChanged, naming the inputs, if inputs of the earlier plan are missing or have changed.
     """
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
@@ -120,7 +120,7 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
         raise BadSpec(f"The files of spec.code differ from those that made the data set; use the same files, or {_ANEW}.")
     for variable, digest in keys.items():
         if base.head.keys.get(variable) != digest:
-            difference = "is not the one" if variable in base.head.keys else "can't be compared with the one"
+            difference = "doesn't contain the key" if variable in base.head.keys else "can't be compared with the key"
             raise BadSpec(
                 f"The environment variable {variable}, the key of the transform hash, {difference} that made the data set; use that key, or {_ANEW}."
             )
@@ -184,7 +184,7 @@ def _row_order(table: pa.Table) -> Rows:
 
 
 def _find_differing(first: pa.Table, second: pa.Table) -> Rows:
-    """Returns the rows of the second table that describe their files differently from the first table.
+    """Returns the rows of the second table whose `_PINNED` values differ from the first table.
 
     Both tables have the same files, in the same order.
     """

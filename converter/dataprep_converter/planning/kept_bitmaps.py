@@ -1,4 +1,4 @@
-"""Which samples aren't duplicates, laid down by the tasks of an engine of SQL: each range of samples is a file with one bit for each sample.
+"""Stores which samples aren't duplicates. The tasks of an SQL engine write a file for each range of samples, with one bit for each sample.
 
 The bits are in the order of the samples, and the first of eight samples is the highest bit of its byte.
 """
@@ -20,7 +20,7 @@ from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.stores import Store
 
 RANGE_SAMPLES: Final = 1 << 22
-"""The number of samples of a range. A task sorts their numbers. The file of a range has 512 KiB."""
+"""The number of samples in a range. A task sorts the numbers of these samples. The file of a range has 512 KiB."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -34,10 +34,10 @@ class BitmapWriter:
     range_samples: int
 
     def __call__(self, access: Access, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Writes a file for each range of the kept samples, whose numbers are the column `n`, in ascending order. Yields a row of
-        `ranges.FILES` for each file. Each attempt of a task writes files of its own.
+        """Writes a file for each range with kept samples. The column `n` of the batches contains the numbers of these samples, in ascending
+        order. Yields a row of `ranges.FILES` for each file. Each attempt of a task writes separate files.
 
-        An error of the store is a row too, because an engine would repeat a task that fails.
+        An error of the store is yielded as a row. If it were raised, the engine would repeat the task.
         """
         try:
             yield from self._write(access.store(self.folder), batches)
@@ -54,7 +54,7 @@ class BitmapWriter:
             yield ranges.written(number, int(np.count_nonzero(kept)), uri)
 
     def _divided(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Samples]]:
-        """Yields the number of a range and places within it, for each batch and each of its ranges."""
+        """For each batch and each range in the batch, yields (number of the range, positions of the samples within the range)."""
         for batch in batches:
             numbers, places = np.divmod(batch.column("n").to_numpy(), self.range_samples)
             for number in np.unique(numbers).tolist():
@@ -62,8 +62,8 @@ class BitmapWriter:
 
 
 def left_out(paths: Mapping[int, str], access: Access, *, samples: int, range_samples: int) -> Iterator[Samples]:
-    """Yields the numbers of the samples that no file keeps, range by range. `paths` maps a range to its file. No sample is kept in a range
-    without a file."""
+    """Yields the numbers of the samples that aren't kept, range by range. `paths` maps a range to its file. If a range has no file, none of
+    its samples are kept."""
     for number in range(-(-samples // range_samples)):
         first = number * range_samples
         length = min(range_samples, samples - first)
@@ -75,5 +75,5 @@ def _kept(path: str | None, access: Access, length: int) -> Mask:
         return np.zeros(length, np.bool_)
     content = np.frombuffer(access.store(path).get(path), np.uint8)
     if len(content) * 8 < length:
-        raise ConvertError(f"{path} has {len(content):,} bytes, expected bits of {length:,} records. Run the job again.")
+        raise ConvertError(f"{path} has {len(content):,} bytes, expected one bit for each of {length:,} records. Run the job again.")
     return np.unpackbits(content, count=length).astype(np.bool_)

@@ -62,7 +62,7 @@ class Inputs(Closeable):
 def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inputs:
     """Lists the source.
 
-    Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
+    Raises InputChanged if inputs of the base have changed. Also raises BadSpec, NoInput and the errors of the source's store.
     """
     access.skipped = SkippedFiles()
     access.has_text_cells = False

@@ -94,10 +94,10 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
     `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, the base's versions are used
-    or, if there is no base, this release's versions. This release makes no new data sets with rounded defaults. So it refuses a column
-    default that would be rounded, unless it reproduces or extends a plan.
+    or, if there is no base, this release's versions. This release makes no new data sets with rounded defaults. So a column default that
+    would be rounded is an error, except if an earlier plan is reproduced or extended.
 
-    Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
+    Raises InputChanged if inputs of the base have changed. Also raises BadSpec, NoInput and the errors of the source's store.
     """
     access.rounds_defaults = base is not None or parts is not None
     if parts is None:
@@ -107,9 +107,9 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     learned = base.head.learned if base is not None else None
     with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         if base is None:
-            # Leave out the versions of rules that the job doesn't use. So a rule changes the run id only of jobs that use it: the rules
-            # concern structs, INT96 times and large text files in the inputs, times and decimals in the records, comparisons of decimals
-            # with more than 15 digits, and joins of large records with nulls.
+            # Leave out the versions of rules that the job doesn't use, so that a new version changes only the run ids of jobs that use the
+            # rule. Some rules apply to inputs: to structs, INT96 times and large text files. Others apply to times and decimals in the
+            # records, to comparisons of decimals with more than 15 digits, and to joins of large records with nulls.
             is_used = {
                 STRUCTS: STRUCTS in inputs.state,
                 INT96: INT96 in inputs.state,
@@ -219,7 +219,7 @@ def _divide(
         rules=rules,
         assigned=assigned.plans if assigned else None,
     )
-    # Which samples belong to a split doesn't depend on the record size.
+    # The record size has no effect on which samples belong to a split.
     members = partial(divided, bytes_per_record=0)
     learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned, access.progress)
     probe = _PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS
@@ -253,7 +253,7 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
 
 
 def _find_repeated(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, access: Access) -> FindRepeated | None:
-    """Returns how the job's engine of SQL finds duplicates, or None if this process finds them."""
+    """Returns the function by which the job's SQL engine finds duplicates, or None if this process finds them."""
     engine = access.sql_engine
     if spec.deduplicate is None or engine is None:
         return None
@@ -321,7 +321,7 @@ def _find_split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan
 def _all_warnings(
     spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, access: Access, *, extends: bool
 ) -> Iterator[str]:
-    """Yields everything that the user should know about the inputs, the features and the splits."""
+    """Yields the warnings about the inputs, the features and the splits."""
     yield from inputs.state.get("warnings", [])
     if extends and access.times_in_nanoseconds:
         yield (
@@ -339,7 +339,7 @@ def _all_warnings(
 
 
 def _split_warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iterator[str]:
-    """Yields everything that the user should know about the splits."""
+    """Yields the warnings about the splits."""
     for split in splits:
         if split.records == 0:
             yield f"the split {split.name} is empty"
@@ -394,15 +394,15 @@ def _needs_all_units(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline) 
 
 
 def _keeps_removed_files(spec: DataPrepJobSpec, access: Access) -> bool:
-    """Whether the output's store keeps removed files in its history, so that the files of a first round would take space for good."""
+    """Whether the output's store keeps removed files in its history, so that the files of a first round would take up space forever."""
     return isinstance(access.store(spec.output.uri), WritesAside)
 
 
 def count_shuffle_tasks(size: int, units: int, *, tasks: int, parallelism: int) -> int:
     """Returns the number of tasks in the first round of a shuffle of `size` bytes.
 
-    A task reads about TASK_BYTES, or less if there would otherwise be fewer tasks than workers. Its output has one range for each convert
-    task. If these ranges would be so small that most of the time would be spent on requests, a task reads more.
+    A task reads about TASK_BYTES, or less if there would otherwise be fewer tasks than workers. The output of a task has one range for each
+    convert task. If these ranges would be so small that most of the time would be spent on requests, a task reads more.
     """
     wanted = max(-(-size // TASK_BYTES), min(parallelism, -(-size // POD_BYTES)))
     largest = max(parallelism, size // (RANGE_BYTES * max(1, tasks)))
@@ -410,11 +410,10 @@ def count_shuffle_tasks(size: int, units: int, *, tasks: int, parallelism: int) 
 
 
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
-    """Returns the number of tasks, which is one per worker if every task has to read the complete input (`passes`).
+    """Returns the number of tasks. If every task has to read the complete input (`passes`), there is at most one task per worker.
 
-    Without `passes`, there are several tasks per worker, so that the other workers can make up for slow tasks. For little data, there is at
-    most one task per worker. But the user's code (`own_code`) can take long even for little data. So a job with the user's code always has
-    several tasks per worker.
+    Otherwise, there are several tasks per worker, so that the other workers can make up for slow tasks. For little data, there is at most
+    one task per worker, unless the job contains the user's code (`own_code`), which can take long even for little data.
     """
     if passes:
         return min(shards, MOST_TASKS, parallelism)

@@ -1,8 +1,7 @@
 """For each class of samples, finds bounds such that a given number of samples have hashes below each bound. Doesn't sort all samples.
 
-`bounds` makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
-whose leading bits are the same as those of a bound. So memory use depends on the number of classes and bounds, but hardly on the number
-of samples.
+`bounds` makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes that
+have the same leading bits as a bound. So memory use depends on the number of classes and bounds, but hardly on the number of samples.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The limit of a job: which samples `spec.limit` leaves out."""
+"""Decides which samples `spec.limit` leaves out."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class SampleLimit:
 
     seed: int
     bound: int
-    """A number of `ranking.HASH_BITS` bits, or the number after the largest of them."""
+    """A number of `ranking.HASH_BITS` bits, or the number after the largest such number."""
 
     def beyond(self, units: Units, samples: Samples) -> npt.NDArray[np.bool_]:
         """Returns which of the samples are left out."""

@@ -1,7 +1,7 @@
 """Scans a job's source before the job is planned (`runtime/scans.py`).
 
-`divide` lists the source in the same way as the planner, but ignores the units, and so does `scan_part` if no listing is stored
-(`scan_listing.py`). A source is scanned if its reader class has a stored form (`readers.HasStoredForm`).
+`divide` lists the source in the same way as the planner, but ignores the units. `scan_part` reads the stored listing (`scan_listing.py`).
+If there is none, it lists the source as `divide` does. A source is scanned if its reader class has a stored form (`readers.HasStoredForm`).
 """
 
 from collections import deque
@@ -30,8 +30,8 @@ def can_be_scanned(spec: DataPrepJobSpec) -> bool:
 
 
 def digest_of_rules(spec: DataPrepJobSpec) -> str:
-    """Returns a digest of everything that determines what is found in a given version of a file, and in which part. Results with another
-    digest are never used."""
+    """Returns a digest of the rules that determine a scan's results and its division into parts. Stored results with a different digest are
+    never used."""
     rules = {
         "source": run_id.content(spec)["source"],
         "form": stored_form(spec.data.kind),
@@ -43,11 +43,11 @@ def digest_of_rules(spec: DataPrepJobSpec) -> str:
 
 
 def divide(spec: DataPrepJobSpec, access: Access, *, most: int | None = None, listing: NewListing | None = None) -> Division:
-    """Lists the job's source and divides it into at most `most` parts, by default into as many as the pods of the job scan. Adds the pieces
-    to the listing, if one is given.
+    """Lists the job's source and divides it into at most `most` parts. The default of `most` is `most_parts` for the job's pods. If
+    `listing` is given, adds the pieces of the source (its files and cells) to the listing.
 
-    If the source has a fault, returns no parts and raises no error, because the planner may find another fault first, in an earlier file.
-    Raises the errors of stores.
+    If the source has a fault, returns no parts instead of raising an error: the planner reports faults, and might find another one in an
+    earlier file. Errors of stores are raised.
     """
     division = Division(keep=listing.add if listing is not None else None)
     try:
@@ -64,8 +64,8 @@ def most_parts(length: int, *, pods: int) -> int:
     This is the smallest multiple of `pods` that keeps the average part at or below PART_BYTES. If that would be more than MOST_TASKS parts,
     returns the largest multiple up to MOST_TASKS, but at least `pods`.
 
-    So all pods are busy until the end, unless `divide_into` makes fewer parts because they would be too short. There are as few parts as
-    possible, because a pod has to start for each of them.
+    So all pods are busy until the end, unless `divide_into` makes fewer parts to avoid very short ones. There are as few parts as possible,
+    because a pod has to start for each part.
     """
     parts_of_a_pod = min(-(-length // (pods * scans.PART_BYTES)), MOST_TASKS // pods)
     return pods * max(1, parts_of_a_pod)

@@ -1,11 +1,13 @@
-"""The stored listing of a scan: the pieces of the source, in order. Each part of the scan reads only the pieces near its own.
+"""The stored listing of a scan: the pieces of the source (its files, or cells of large files), in order. Each part of the scan reads only
+the blocks that contain its pieces.
 
     listing-<digest>.zst     blocks of 8192 pieces, each a Zstandard frame with a line of JSON for each piece
     listing-<digest>.index   for each block its size, its digest, and the length of the pieces before it; written last
 
-A part is a stretch of the listing (`runtime/scans.py`), so the index tells which blocks have its pieces. These blocks lie one after another.
-So a part sends a constant number of requests, however many files the other parts have. The listing only saves time: if it is missing or
-damaged, each part lists the source itself. A release that writes another form of these files must give them other extensions.
+A part consists of consecutive pieces (`runtime/scans.py`), and the index shows which blocks contain these pieces. The blocks are next to
+each other in the file. So a part sends a constant number of requests, even if the other parts have many files. The listing only saves time:
+if it is missing or damaged, each part lists the source itself. A release that writes another form of these files must give them other
+extensions.
 """
 
 import hashlib
@@ -30,7 +32,7 @@ logger = logging.getLogger(__name__)
 _PIECES: Final = 8192
 """The number of pieces in a block. A part reads at least one block, and the index has 90 bytes for each block."""
 _LEVEL: Final = 1
-"""The level of compression. Even at this level, a piece takes only a fraction of its bytes, because neighbours have similar names."""
+"""The level of compression. Even this low level is effective, because pieces that follow each other have similar names."""
 _WHAT: Final = "the listing of a scan"
 
 
@@ -41,12 +43,12 @@ class _Index:
     before: list[int]
     """For each block, the length of the pieces before it."""
     sizes: list[int]
-    """In bytes."""
+    """For each block, its size in bytes."""
     sha256: list[str]
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the file. The digest comes last: earlier releases read every file of a scan, and a file that begins with its
-        digest would have results."""
+        """Returns the content of the index file. The digest is at the end, because earlier releases read every file of a scan, and treat a
+        file as results if it begins with its own digest."""
         text = json.dumps(asdict(self)).encode()
         return text + b"\n" + hashlib.sha256(text).hexdigest().encode()
 
@@ -58,7 +60,7 @@ class _Index:
 
 
 class NewListing(Closeable):
-    """Collects the pieces of a source in a file in $TMPDIR, so that they can be stored when all are known."""
+    """Collects the pieces of a source in a file in $TMPDIR, so that they can be stored when all pieces are known."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile(_WHAT, in_memory=IN_MEMORY)
@@ -67,7 +69,7 @@ class NewListing(Closeable):
         self._index = _Index([], [], [])
 
     def add(self, piece: Piece, before: int) -> None:
-        """Adds the next piece. `before` is the length of the pieces before it. Raises StoreFull."""
+        """Adds the next piece. `before` is the total length of all earlier pieces. Raises StoreFull."""
         if not self._lines:
             self._index.before.append(before)
         self._lines.append(json.dumps([*piece.values(), piece.root, piece.path]))
@@ -84,7 +86,7 @@ class NewListing(Closeable):
         self._lines = []
 
     def put(self, folder: StoredFolder, path: str) -> None:
-        """Stores the listing at this path in the folder, unless it is already there. Call this method when all pieces have been added."""
+        """Stores the listing at this path in the folder, if it isn't stored yet. Call this method when all pieces have been added."""
         if self._lines:
             self._end_block()
         index = self._index.to_bytes()
@@ -99,7 +101,7 @@ class NewListing(Closeable):
 
 
 class ListingOfPart(Closeable):
-    """What a part of a scan needs from the stored listing."""
+    """The data that a part of a scan needs from the stored listing."""
 
     def __init__(self, part_bytes: int, blocks: "_Blocks | None" = None) -> None:
         """`part_bytes` is the length of the parts. Without blocks, the part has to list the source."""
@@ -108,13 +110,13 @@ class ListingOfPart(Closeable):
 
     @property
     def division(self) -> Division:
-        """The division of the source into parts, before the first piece that the part knows."""
+        """A division that has already counted all pieces before the first piece of `pieces`."""
         return Division(self._part_bytes, length=self._blocks.before if self._blocks is not None else 0)
 
     @property
     def pieces(self) -> Callable[[], Iterator[Piece]] | None:
-        """Yields the pieces that the part knows, in order. The first and the last ones may belong to neighbouring parts. None if the part has
-        to list the source."""
+        """A function that yields the pieces in the blocks, in order, or None if the part has to list the source. The first and the last
+        pieces may belong to neighbouring parts."""
         return self._blocks.pieces if self._blocks is not None else None
 
     def close(self) -> None:
@@ -124,8 +126,8 @@ class ListingOfPart(Closeable):
 
 
 def read_listing(folder: StoredFolder, path: str, part: int, *, part_bytes: int) -> ListingOfPart:
-    """Reads what a part of this number and length needs from the listing. If the listing is missing or damaged, the part has to list the
-    source."""
+    """Reads the blocks of the listing that part number `part` needs. `part_bytes` is the length of the parts. If the listing is missing or
+    damaged, the part has to list the source."""
     content = folder.read(_index_of(path))
     if content is None:
         logger.info("%s doesn't exist, so this part lists the source", folder.at(_index_of(path)))
@@ -162,8 +164,8 @@ class _Blocks(Closeable):
 
 
 def _read_blocks(folder: StoredFolder, path: str, index: _Index, part: int, part_bytes: int) -> _Blocks | None:
-    """Reads the blocks that have the pieces of a part. Returns None if they are missing or damaged."""
-    # A block reaches up to the next one, and a piece belongs to the part that contains its middle.
+    """Reads the blocks that contain a part's pieces. Returns None if any of these blocks is missing or damaged."""
+    # A block ends where the next block begins. A piece belongs to the part that contains the middle of the piece.
     first = max(0, bisect_right(index.before, part * part_bytes) - 1)
     end = bisect_left(index.before, (part + 1) * part_bytes)
     sizes = index.sizes[first:end]

@@ -36,7 +36,8 @@ def divide(
 ) -> list[SplitPlan]:
     """Divides units into splits and shards by the rules (default: the spec's rules).
 
-    `assigned` are splits that were assigned sample by sample. `parts` contains the rule versions, which affect file names.
+    If samples were assigned to splits one by one, `assigned` contains these splits. `parts` contains the rule versions, which affect file
+    names.
     """
     dl4j_folders = (run_id.versions(spec) if parts is None else parts).get("dl4jFolders", 1)
     plans = assigned
@@ -86,7 +87,8 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
         return Splits(into=[Split(name="train")])
     if len(named_subsets) < len(subsets):
         raise BadSpec(
-            f"Some records are in a subset ({_abbreviate(named_subsets)}), but others are in none: set their splits in splits.into; an entry without subset takes the remaining records."
+            f"Some records are in a subset ({_abbreviate(named_subsets)}), but others are in none. Set their splits in splits.into; an "
+            "entry without subset takes the remaining records."
         )
     if len(named_subsets) > MOST_SPLITS:
         raise BadSpec(
@@ -128,7 +130,7 @@ def _abbreviate(subsets: Sequence[str]) -> str:
 def deviations(fraction: float, spread: float) -> int:
     """Returns four times the standard deviation of the size of a split whose members are drawn at random.
 
-    `spread` is the sum of the squared sizes of the groups that are drawn together.
+    Each group is drawn as a whole. `spread` is the sum of the squares of the group sizes.
     """
     return math.ceil(4 * math.sqrt(max(0.0, fraction * (1 - fraction)) * spread))
 
@@ -274,4 +276,6 @@ def _check_names(splits: Sequence[SplitPlan], extension: str) -> None:
         some = (names.file_name(split.template, split=split.name, shard=n, shards=split.shards, ext=extension) for n in first_two)
         for file in names.split_files(extension, some):
             if of_splits.setdefault(split.name, file) != file or list(of_splits.values()).count(file) > 1:
-                raise BadSpec(f"output.fileName {split.template!r}: {extension} needs a folder for each split, with all its shards in it.")
+                raise BadSpec(
+                    f"output.fileName {split.template!r}: {extension} needs one folder per split, and all shards of the split in that folder."
+                )

@@ -1,7 +1,7 @@
 """Readers list the samples of a source (while planning) and read them as Arrow batches (while working). Each source has its own module.
 
 A reader has two parts. `discover` lists the source and freezes the state that all workers share. An instance of the reader is created from
-the shared state, and reads any samples of the plan, given their numbers.
+the shared state. Given sample numbers, it reads any samples of the plan.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ class Reader(SampleReader, Protocol):
 
 @runtime_checkable
 class HasStoredForm(Protocol):
-    """A reader class that examines each file on its own, and can store the findings as JSON.
+    """A reader class that examines each file separately, and can store the findings as JSON.
 
     Several processes can then scan the source before it is planned (`runtime/scans.py`).
     """
@@ -158,11 +158,11 @@ class ReadsColumns(Protocol):
 
 @runtime_checkable
 class AcceptsReadPlan(Protocol):
-    """A reader that collects scattered samples in passes over its source. If it knows the upcoming requests, it needs fewer passes."""
+    """A reader that collects scattered samples in passes over its source, and needs fewer passes if it knows the upcoming requests."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Tells the reader which arrays of sample numbers will be passed to each future call of `read`, starting with the next call.
-        Calling this method is optional, and doesn't change the batches."""
+        """Tells the reader about future calls of `read`. For each of these calls, beginning with the next one, `coming` yields the call's
+        arrays of sample numbers. Calling this method is optional, and doesn't change the batches."""
         ...
 
 
@@ -171,7 +171,7 @@ class HasLines(Protocol):
     """A text reader that can report the line on which a sample begins."""
 
     def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The number of the line on which each given sample begins. Lines are numbered from 1. Might read the text again."""
+        """The number of the line on which each given sample begins. Lines are numbered from 1. This method might read the text again."""
         ...
 
 
@@ -187,16 +187,16 @@ class NumbersLines(HasLines, Protocol):
 
 @runtime_checkable
 class HasSteps(Protocol):
-    """A text reader whose samples are sequences, and that can report the line of a sequence's faulty step."""
+    """A text reader whose samples are sequences. It can report the line of a sequence's faulty step."""
 
     def places(self, units: Units, bad: Sequence[RejectedSample]) -> list[str]:
         """The location of each faulty step, such as `line 3`. If a step's location is unknown, returns the location at which the step's
-        sequence starts. Might read the text again."""
+        sequence starts. This method might read the text again."""
         ...
 
 
 def stored_form(kind: str) -> int | None:
-    """Returns the version of the form in which scan results are stored for this kind of source, or None if this kind is never scanned."""
+    """Returns the `stored_form` of the reader class for this kind of source, or None if such sources are never scanned."""
     reader = reader_class(kind) if kind in READERS else None
     return reader.stored_form if isinstance(reader, HasStoredForm) else None
 
@@ -205,7 +205,8 @@ def reader_class(kind: str) -> type[Reader]:
     """The reader class of a source. For an unknown source, raises BadSpec, which lists the known sources."""
     if kind == "from_job":
         raise BadSpec(
-            "source.fromJob waits for another job, which only the operator can do. Here name its data set: --set 'source={dataset: {uri: DIR}}'"
+            "source.fromJob waits for another job, which only the operator can do. "
+            "To run this job here, name the other job's data set: --set 'source={dataset: {uri: DIR}}'"
         )
     if kind not in READERS:
         raise BadSpec(f"No reader named {kind!r}; known: {', '.join(sorted(READERS))}.")

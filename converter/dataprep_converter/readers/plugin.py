@@ -76,8 +76,8 @@ class _PluginRun(Closeable):
         self._batch_file: _BatchFile | None = None
 
     def parts(self, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yields every batch that contains records from `low` to `high` (inclusive), as a pair of its first record's number and the
-        batch."""
+        """Yields a pair for each batch that contains records from `low` to `high` (inclusive): the number of the batch's first record, and
+        the batch."""
         if self._latest is not None and low < self._latest[0] and self._batch_file is None:
             self._batch_file = _BatchFile(self._start())
         if self._batch_file is not None:

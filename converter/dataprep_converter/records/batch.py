@@ -1,4 +1,4 @@
-"""Batches: some samples as Arrow columns, together with the samples that could not be read."""
+"""Batches. A batch contains some samples as Arrow columns, and lists the samples that could not be read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,21 +11,22 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Lossy
 
 SAMPLE: Final = "_sample"
-"""In every batch, the int64 column that contains each sample's number in the plan. The number leads to the sample's origin."""
+"""The name of a batch's int64 column that contains each sample's number in the plan. With this number, a sample's origin can be found."""
 
 
 WAS: Final = "was"
 """Key in the metadata of a column whose values were decimals or times.
 
-The value is a schema, as text that `schemas.schema_text` returns. Its only column is the reader's column with the original type.
+The value is a schema in the text form that `schemas.schema_text` returns. The only column of the schema is the reader's column, with its
+original type.
 """
 
 
 KEPT: Final = "kept"
 """Key in the metadata of a column that also has the key `WAS`, if the column's type differs between the files.
 
-The value is a schema like that of `WAS`, but with the type that can hold the values of all files. The value is empty if no decimal type
-can hold them.
+The value is a schema like the value of `WAS`, but with the type that can hold the values of all files. The value is empty if no decimal
+type can hold these values.
 """
 
 
@@ -37,7 +38,7 @@ The value is the description of the values' type (`formats/nested/descriptions.p
 
 
 STRUCTS: Final = "structs"
-"""Key in a reader's state. The value is true if each struct is a column of its own, because the job keeps structs (`run_id.StructRule`)."""
+"""Key in a reader's state. The value is true if each struct is a separate column, because the job keeps structs (`run_id.StructRule`)."""
 
 
 INT96: Final = "int96"
@@ -125,7 +126,7 @@ class Batch:
     lossy: Sequence[Lossy] = ()
     """Values that the records store inexactly. Empty until the records have their features."""
     missing: Mapping[str, int] = field(default_factory=dict)
-    """For each column with nulls that a feature can't store, the number of the column's nulls. Empty until the records have their features."""
+    """Maps each column with nulls that a feature can't store to the number of its nulls. Empty until the records have their features."""
 
     @property
     def records_in(self) -> int:

@@ -48,7 +48,7 @@ _SHOWN_COLUMNS = 20
 def without(
     batch: Batch, faults: Mapping[int, str], samples: Array, places: Mapping[int, tuple[str, int | None]] = MappingProxyType({})
 ) -> Batch:
-    """Returns the batch without the rows that `faults` lists: they become bad samples.
+    """Returns the batch without the rows that `faults` lists. These rows become bad samples.
 
     `faults` maps each bad row to the reason, and `places` maps some of these rows to (column, step). `samples` contains the sample number
     of each row.
@@ -102,9 +102,9 @@ def _resolve(reference: str, names: Sequence[str], of: str) -> list[str]:
         raise BadSpec(f"{of}: there is no column {reference!r}.{similar(reference, names)} The columns are {format_names(names)}.")
     bounds = [int(bound) + (len(names) if bound.startswith("-") else 0) for bound in position.groups() if bound is not None]
     if not all(0 <= bound < len(names) for bound in bounds):
-        raise BadSpec(f"{of}: {reference!r} is outside the {len(names)} columns: {format_names(names)}.")
+        raise BadSpec(f"{of}: there is no column at position {reference!r}. The {len(names)} columns are {format_names(names)}.")
     if bounds[-1] < bounds[0]:
-        raise BadSpec(f"{of}: the range {reference!r} of the {len(names)} columns is empty.")
+        raise BadSpec(f"{of}: the range {reference!r} contains none of the {len(names)} columns. Write the smaller position first.")
     return list(names[bounds[0] : bounds[-1] + 1])
 
 
@@ -119,12 +119,12 @@ NUMBER_TEXT: Final = "turn the text into numbers with the transform vocabulary"
 
 
 def text_advice(kind: pa.DataType) -> str:
-    """Returns the advice to add to a message that refuses a column of this type because it isn't numeric. Empty unless the type is text."""
+    """Returns the advice for a message that refuses a column because its type `kind` isn't numeric. Empty unless the type is text."""
     return f"; {NUMBER_TEXT}" if is_text(kind) else ""
 
 
 def why_text(*fields: "pa.Field[Any]") -> str:
-    """Returns the last part of an error message, which explains why columns are text where numbers were expected.
+    """Returns the end of an error message, with the reason why columns are text where numbers were expected.
 
     Returns the empty string if no column's metadata gives a reason.
     """
@@ -148,7 +148,7 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
 def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Returns the values in another type, and a mask of the values that this type can't hold.
 
-    A value that becomes infinite is marked; a value that is only rounded to a narrower float isn't.
+    The mask includes values that become infinite, but not values that are only rounded to a narrower float.
     """
     target = np.dtype(dtype)
     if np.can_cast(values.dtype, target, "safe"):
@@ -160,7 +160,7 @@ def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt
     if target.kind == "b":
         wrong = (values != 0) & (values != 1)
     elif values.dtype.kind == "f":
-        # Compare with the bound plus one, because float64 can represent this number, but not the largest int64 itself.
+        # Compare with the largest integer plus one, because float64 can represent that number, but not the largest int64 itself.
         limits = np.iinfo(target)
         wide = values.astype(np.float64, copy=False)
         wrong = ~((np.floor(wide) == wide) & (wide >= float(limits.min)) & (wide < float(limits.max + 1)))
@@ -171,7 +171,7 @@ def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt
 
 
 def first_of_each_row(values: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> list[tuple[int, Any]]:
-    """Returns (row, value) for the first wrong value of each row that has wrong values."""
+    """Returns a pair (row, value) for each row with wrong values. The value is the row's first wrong value."""
     if not wrong.any():
         return []
     flat = wrong.reshape(len(wrong), -1)

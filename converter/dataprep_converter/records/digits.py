@@ -1,4 +1,4 @@
-"""Finds the digits of numbers in text, and whether float32 keeps them.
+"""Finds the digits of numbers in text, and finds out whether float32 keeps these digits.
 
 A column is inferred as Float64 if float32 doesn't keep all digits of its numbers.
 """

@@ -1,8 +1,8 @@
 """Restores the digits that decimals lost when they were read as float64, so that `deduplicate` and `filter` compare all digits.
 
 For each batch, a reader reports the decimals that lost digits (`Batch.lost`). This module puts the text of these decimals into columns next
-to the numbers, so that steps can look up a decimal's exact value. The exact value of a decimal that lost no digits is the shortest text of
-its float64.
+to the numbers, so that transforms can look up a decimal's exact value. If a decimal lost no digits, its exact value is the shortest decimal
+number that converts to its float64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,18 +28,18 @@ def digits_name(column: str) -> str:
 
 
 def exact_source(field: "pa.Field[Any]") -> str | None:
-    """Returns the name of the reader's column.
+    """Returns the name of the reader's column from which the field's decimals come.
 
-    Returns None if not all digits of the field's decimals are known, or if a step has changed the decimals.
+    Returns None if some digits of the field's decimals are unknown, or if a transform has changed the decimals.
     """
     name = (field.metadata or {}).get(EXACT.encode())
     return None if name is None or field.type != pa.float64() or are_numbers(field) else name.decode()
 
 
 def with_digits(batch: Batch, columns: Mapping[str, str]) -> pa.RecordBatch:
-    """Returns the records with an added text column for each of `columns` in which decimals lost digits.
+    """Returns the records with an additional text column for each column in `columns` in which decimals lost digits.
 
-    `columns` maps columns to the reader's columns.
+    `columns` maps the names of the records' columns to the names of the reader's columns.
     """
     records = batch.records
     by_column = {lost.column: lost for lost in batch.lost}
@@ -60,7 +60,7 @@ def texts_of_rows(lost: LostDigits, batch: Batch) -> Array:
 
 
 def plain_texts(texts: Sequence[str | None]) -> list[str | None]:
-    """Returns decimals as text that is the same for equal numbers: it has no exponents, and no zeros at the end of a fraction."""
+    """Returns decimals as text without exponents and without zeros at the end of a fraction, so that equal numbers have equal texts."""
     return [None if text is None else _plain(text) for text in texts]
 
 

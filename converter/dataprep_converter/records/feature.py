@@ -12,14 +12,14 @@ _TYPES: Final = ("nested", "kept")
 
 @dataclass(frozen=True)
 class DtypeSupport:
-    """The types in which a format stores numbers, under the names that numpy uses."""
+    """The number types that a format stores, by their numpy names."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)
     """Maps each type of values to the type in which they are stored if the spec names no type."""
     held: frozenset[str] | None = None
-    """All types that the format can store, or None if the format can store any type."""
+    """The types that the format can store, or None if the format can store any type."""
     raw: bool = False
-    """Whether a tensor can be stored as its bytes. If so, tensors of small integers are stored as bytes by default."""
+    """Whether the format can store a tensor as bytes. If so, tensors of small integers are stored as bytes by default."""
     as_they_are: frozenset[str] = frozenset()
     """Names of features that always keep their types, because records don't contain them as values."""
 
@@ -36,10 +36,10 @@ class FeatureSpec:
     shape: tuple[int, ...]
     """The shape of a tensor, () for a scalar or a bytes value, (-1,) for lists of any length.
 
-    The shape of a sequence begins with -1, which stands for any number of steps.
+    The shape of a sequence begins with -1, which means any number of steps.
     """
     raw: bool = False
-    """Whether a tensor is stored as its bytes. In a sequence, each step's tensor is stored as bytes."""
+    """Whether a tensor is stored as bytes. In a sequence, each step's tensor is stored as bytes."""
     label: bool = False
     sequence: bool = False
     """Whether the values are lists of steps. Each step is a value, a vector (a fixed_size_list or tensor) or a list of any length."""
@@ -48,11 +48,11 @@ class FeatureSpec:
     place: int = field(default=0, compare=False)
     """The feature's position in the spec, where features come before labels. Formats with ordered columns use this order."""
     text: bool = False
-    """For a feature of `bytes`, whether all its columns contain text (UTF-8)."""
+    """Whether all columns of a feature of `bytes` contain text (UTF-8)."""
     nested: pa.DataType | None = None
-    """For text that is the JSON of nested values, the type of the values. Formats that can hold nested values write the values themselves."""
+    """The type of nested values that the records contain as JSON text. Formats that can hold nested values write the values themselves."""
     kept: pa.DataType | None = None
-    """For times and decimals that the format keeps, their type in the files. `kept_types.py` describes the columns."""
+    """If the format keeps times or decimals, the type of these values in the files. `kept_types.py` describes the columns."""
 
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
 """Times and decimals that keep their types.
 
-The steps see times as int64 and decimals as float64. A format that can store times or decimals gets the values in their own types, in an
-additional column whose name `kept_name` returns.
+Transforms see times as int64 and decimals as float64. A format that can store times or decimals also gets the values in their original
+types, in an additional column. `kept_name` returns the name of this column.
 
-Converting times to int64 loses nothing. A decimal with at most SAFE_DIGITS digits can be recovered from its float64, because no other
-decimal with this many digits is as close to that float64. For a decimal with more digits, the reader reports the text if the decimal lost
-digits (`Batch.lost`); otherwise, the decimal is the shortest text of its float64.
+Converting times to int64 loses nothing. A decimal with at most SAFE_DIGITS digits can be recovered from its float64, because no two such
+decimals have the same float64. If a longer decimal lost digits, the reader reports the decimal's text (`Batch.lost`). A longer decimal that
+lost no digits is the shortest decimal number that converts to its float64.
 """
 
 from typing import Any, Final
@@ -32,7 +32,7 @@ def kept_name(feature: str) -> str:
 
 
 def number_type(kind: Any) -> pa.DataType | None:
-    """Returns the type in which the steps see times or decimals of type `kind`. None for other types, and for types that are never kept."""
+    """Returns the type in which transforms see times or decimals of type `kind`. Returns None for types that are never kept."""
     if pa.types.is_decimal(kind):
         return pa.float64() if 0 <= kind.scale <= kind.precision else None
     return pa.int64() if pa.types.is_temporal(kind) and not pa.types.is_interval(kind) else None
@@ -94,7 +94,7 @@ def _decimals(numbers: Any, kept: Any, texts: "Array | None") -> Array:
 
 
 def time_text(number: int | None, kind: Any) -> str:
-    """Returns a time as text, given its number in the unit of its type."""
+    """Returns a time as text. The time is given as a number in the unit of its type."""
     if number is None:
         return "none"
     plain: Any = pa.scalar(number, pa.int32() if kind.bit_width == _SMALL else pa.int64())

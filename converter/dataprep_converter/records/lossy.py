@@ -1,7 +1,7 @@
-"""Finds values that records can't store exactly: integers too large for a float, decimals with many digits, and times that become numbers.
+"""Finds values that records can't store exactly: integers that are too large for a float, long decimals, and times that become numbers.
 
 Each value is checked while its shard is made, and the shard's report contains the counts. So the counts don't depend on the number of
-workers. If a format stores float64 as float32, values aren't counted: the plan reports this once for the type.
+workers. If a format stores float64 as float32, the plan reports this loss once for the type, and individual values aren't counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class InexactIntegers:
 
 
 def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactIntegers | None:
-    """Returns the integers that change when they are stored as `dtype`, or None if none do. An entry of the first dimension is one row."""
+    """Returns the integers that change when they are stored as `dtype`, or None if none do. Each entry of the first dimension is a row."""
     target = np.dtype(dtype)
     if target.kind != "f" or values.dtype.kind not in "iu" or not values.size:
         return None
@@ -54,12 +54,13 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
     with np.errstate(invalid="ignore", over="ignore"):
         converted = flat.astype(target)
         differs = converted.astype(values.dtype) != flat
-        # A float can't represent the type's largest integer, and can't be converted back if it was rounded up beyond that integer.
+        # A float can't represent the type's largest integer. A value that was rounded up beyond this integer can't be converted back.
         limit = float(np.iinfo(values.dtype).max)
         if converted.max() >= limit:
             differs |= converted >= limit
         if np.isneginf(converted.min()):
-            # Check for minus infinity, because it converts back to the type's smallest integer, which might be the original value.
+            # Minus infinity converts back to the type's smallest integer. If this was the original value, the comparison above finds no
+            # difference.
             differs |= np.isneginf(converted)
     places = np.flatnonzero(differs)
     if not len(places):
@@ -85,7 +86,7 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
 
 
 def merge_entries(entries: Iterable[Lossy]) -> list[Lossy]:
-    """Adds up the records of entries for the same feature, column and kind. The resulting entry has the first example."""
+    """Combines the entries for the same feature, column and kind: adds up their records, and keeps the first example."""
     by_key: dict[tuple[str, str, str], Lossy] = {}
     for entry in entries:
         key = (entry.feature, entry.column, entry.kind)

@@ -1,4 +1,4 @@
-"""Calls a function for several items at the same time. Meant for calls that mostly wait for a store."""
+"""Calls a function for several items at the same time. This is for calls that spend most of their time waiting for a store."""
 
 import threading
 from collections import deque
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _thread = threading.local()
-"""In the threads of a `mapped_ahead`, the attribute `closed` is an event. In other threads, there is no such attribute."""
+"""In the threads that `mapped_ahead` starts, the attribute `closed` is an event. Other threads don't have this attribute."""
 
 
 _is_stopped: Callable[[], bool] | None = None
@@ -22,8 +22,8 @@ class NotNeededError(Exception):
 
 
 def end_if_not_needed() -> None:
-    """Raises NotNeededError if this process's work is no longer needed (`end_when`). In a thread of `mapped_ahead`, also raises it if the
-    generator has been closed. Long calls call this function between requests."""
+    """Raises NotNeededError if this process's work is no longer needed (`end_when`), or if this is a thread of a `mapped_ahead` generator
+    that has been closed. Long calls call this function between requests."""
     closed: threading.Event | None = getattr(_thread, "closed", None)
     if (_is_stopped is not None and _is_stopped()) or (closed is not None and closed.is_set()):
         raise NotNeededError
@@ -31,7 +31,7 @@ def end_if_not_needed() -> None:
 
 def end_when(is_stopped: Callable[[], bool] | None) -> None:
     """Makes long calls in this process end early when `is_stopped()` is true. With None, long calls don't end early."""
-    global _is_stopped  # one for the whole process, which does only one kind of work
+    global _is_stopped  # one variable is enough, because a process does only one kind of work
     _is_stopped = is_stopped
 
 
@@ -40,20 +40,19 @@ class _NotAloneError(Exception):
 
 
 def continue_alone() -> None:
-    """Ends the current call if it runs in a thread of `mapped_ahead`.
+    """Ends the current call if it runs in a thread that `mapped_ahead` started.
 
-    When the call's result is due, the thread that takes the results repeats the call.
+    The thread that takes the results repeats the call when it needs the result.
     """
     if getattr(_thread, "closed", None) is not None:
         raise _NotAloneError
 
 
 def mapped_ahead(call: Callable[[Item], Result], items: Iterable[Item], *, most: int) -> Generator[Result, None, None]:
-    """Yields `call(item)` for each item, in order. Up to `most` threads run the calls of the next items.
+    """Yields `call(item)` for each item, in order. Up to `most` threads run the calls for the next items.
 
-    If a call or the iteration of `items` fails, the error is raised after the earlier results, so the caller sees the same results and
-    error as without threads. Closing the generator cancels the calls that haven't begun, and waits for the other calls, which can end early
-    (`end_if_not_needed`).
+    If a call or the iteration of `items` fails, the earlier results are yielded before the error is raised, as in a loop without threads.
+    Closing the generator cancels the calls that haven't begun, and waits for the other calls, which can end early (`end_if_not_needed`).
     """
     closed = threading.Event()
     pending: deque[tuple[Item, Future[Result]]] = deque()

@@ -4,8 +4,8 @@ The main process can't be forked, because the stores' clients have threads. On m
 spawned and imports its modules itself.
 
 By default, Python makes each new process import the main program again, because the work might need the main program's functions. Our work
-needs none of them. If a user's script runs a job and has no main guard, importing the script would run the job again in each worker. So a
-worker doesn't import the main program.
+doesn't need these functions. If a user's script runs a job and has no main guard, importing the script would run the job again in each
+worker. So a worker doesn't import the main program.
 """
 
 import signal

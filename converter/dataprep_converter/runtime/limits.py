@@ -46,13 +46,13 @@ def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int
 def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
     """Returns how many processes may work on a job, including the current process.
 
-    One process is allowed for each processor, but no more processes than fit into memory.
+    This is the number of processors or the number of processes that fit into memory, whichever is smaller.
     """
     room = memory_bytes(groups=groups, membership=membership) - _OWN_BYTES
     return max(1, min(processors(groups=groups, membership=membership), room // _WORKER_BYTES))
 
 
-@lru_cache(maxsize=4)  # Each reader asks for the limits.
+@lru_cache(maxsize=4)  # cached, because each reader asks for the limits
 def _folders(controller: str, groups: Path, membership: str) -> Sequence[Path]:
     """Returns the folders of this process's control groups and of their parents, each once. `membership` is the text of `_MEMBERSHIP`.
 

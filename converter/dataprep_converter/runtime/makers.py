@@ -18,16 +18,16 @@ _PROCESSES: Final = Path("/proc")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PIDS: Final = Path("/proc/self/ns/pid")
 _ENDED: Final = "ZX"
-"""The states of a process that has ended, but whose parent hasn't waited for it yet."""
+"""The states that Linux reports for a process that has ended (zombie or dead)."""
 _at_work: Final[dict[str, list[int]]] = {}
-"""For each job that this process has run, the threads that run it now."""
+"""Maps each job that this process has run to the threads that are running the job now."""
 
 
 @contextmanager
 def at_work(job: str) -> Iterator[None]:
     """Records that this thread runs the job.
 
-    The process alone isn't enough: a program such as a notebook's kernel can go on after a failed run.
+    It isn't enough to know whether the process has ended: a program such as a notebook's kernel can continue after a failed run.
     """
     threads = _at_work.setdefault(job, [])
     threads.append(threading.get_ident())

@@ -12,7 +12,7 @@ _arrow: Any = pa  # the type stubs don't know the options
 
 
 class MappedTable:
-    """Record batches as one table, whose columns are views of the file. The file is removed when the last view is freed."""
+    """A table of record batches. Its columns are views of the file, which is removed when the last view is freed."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, what: str = "the plan's units") -> None:
         """Writes the batches to the file, one by one. `what` names the rows in the error for a full disk. Raises StoreFull."""

@@ -1,4 +1,4 @@
-"""The progress of a job's planning. The planner counts, and a display in another thread reads the counts."""
+"""The progress of a job's planning. The planner updates the counts, and a display in another thread reads them."""
 
 from dataclasses import dataclass
 

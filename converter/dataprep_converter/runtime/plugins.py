@@ -57,7 +57,7 @@ def commit() -> str | None:
 
 
 def digest() -> str | None:
-    """Returns what identifies `spec.code`: a SHA-256 of its files' names and contents or, for code from Git, a commit and a folder.
+    """Returns a text that identifies `spec.code`: a SHA-256 of its files' names and contents or, for code from Git, a commit and a folder.
 
     Returns None if there is no code.
     """
@@ -77,7 +77,7 @@ def digest() -> str | None:
 def load(reference: str, *, of: str) -> Callable[..., Any]:
     """Returns the function for `module:function` or for the name of an entry point.
 
-    Raises BadSpec, which contains the name, if there is no such function.
+    If there is no such function, raises BadSpec naming it.
     """
     module, colon, name = reference.partition(":")
     if not colon:
@@ -121,9 +121,10 @@ def _module(name: str) -> Any:
 
 
 def describe(exc: BaseException, function: Callable[..., Any] | None = None) -> str:
-    """Describes an exception in one line, with file, line and function of the user's code that raised it.
+    """Describes an exception in one line, with the file, the line and the function of the user's code that raised it.
 
-    If the arguments don't fit, no line of the user's code has run. The description then names the place where `function` is defined.
+    If `function` can't be called with the given arguments, no line of the user's code has run. The description then says where `function`
+    is defined.
     """
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if "dataprep_converter" not in Path(frame.filename).parts and "importlib" not in frame.filename]

@@ -12,15 +12,15 @@ Item = TypeVar("Item")
 
 
 class _End:
-    """The last item in the queue, with the producer's error if there was one."""
+    """Marks the end of the items in the queue. Contains the producer's error if the producer has failed."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None, None]:
-    """Yields `items`, which one thread produces up to `depth` items ahead. If the producer fails, its error is raised after the items that
-    were produced before the failure.
+    """Yields `items`, which another thread produces up to `depth` items ahead. If the producer fails, its error is raised after the items
+    that were produced before the failure.
 
     Closing the returned generator stops the producer at its next item. If `items` is a generator, it is closed too.
     """
@@ -35,7 +35,7 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
             for item in items:
                 if not _put(ready, item, stopped):
                     break
-            # Close the generator now, because an error's traceback can keep a reference to it, and so its resources, for a long time.
+            # Close the generator now. Otherwise an error's traceback could keep the generator and its resources alive for a long time.
             close_generator(items)
         except BaseException as exc:  # any error is passed to the consumer
             error = exc

@@ -21,12 +21,12 @@ from dataprep_converter.runtime import retry
 logger = logging.getLogger(__name__)
 
 _HOLD_SECONDS: Final = 1.0
-"""If a request that was sent less than this many seconds after a rate cut is refused, the rate isn't lowered again.
+"""After the rate was lowered, refusals of requests that are sent within this many seconds don't lower the rate again.
 
 A store that counts requests per second can still refuse requests in this time, even if the new rate is low enough.
 """
 _LATE_SECONDS: Final = 0.05
-"""A thread that wakes up less than this many seconds late doesn't delay the next turn."""
+"""If a thread wakes up less than this many seconds late, the next request isn't delayed."""
 _SHORTEST_WAIT_SECONDS: Final = 1e-6
 _SLOW_RATE: Final = 5.0
 """Below this many requests per second, the time between two requests is random, because many pods may have started at the same time."""
@@ -54,9 +54,9 @@ class RequestBudget:
         self._clock = clock
         self._lock = threading.Lock()
         self._queue = threading.Lock()
-        """Held by the thread whose turn is next. Other threads wait for this lock."""
+        """Held by the thread that may send the next request. Other threads wait for this lock."""
         self._changed = threading.Event()
-        """Set when the rate has changed, because the next turn can then come earlier."""
+        """Set when the rate has changed, because the next request can then be sent earlier."""
         self._senders = 1
         self._share: float | None = None
         """This process's share of the job's rate, once the operator has computed it."""
@@ -97,7 +97,7 @@ class RequestBudget:
                 self._waiting -= 1
 
     def take_turn(self) -> float:
-        """Takes the next turn and returns 0, or returns the seconds until the next turn."""
+        """Returns 0 if a request may be sent now, and counts this request. Otherwise, returns the seconds to wait."""
         with self._lock:
             now = self._clock()
             rate = self._rate(now)
@@ -112,7 +112,7 @@ class RequestBudget:
             return 0.0
 
     def answered(self, status: int, *, sent_at: float) -> None:
-        """Records the status of the response to a request. The first refusal within a second lowers the rate."""
+        """Records the status of the response to a request. A refusal lowers the rate, but not twice within a second."""
         if status not in REFUSALS:
             return
         with self._lock:
@@ -124,7 +124,7 @@ class RequestBudget:
             accepted, by_chance = self._lately(now)
             self._pace = self._pace.after_refusal(accepted=accepted, by_chance=by_chance, now=now)
             rate = self._rate(now)
-        logger.info("%s refuses requests (%d), sending %.1f a second from now on", self._name, status, rate)
+        logger.info("%s refuses requests (status %d), sending at most %.1f requests per second from now on", self._name, status, rate)
 
     def share_among(self, processes: int) -> None:
         """Divides the limit equally among this number of processes, until the operator computes a share."""
@@ -167,8 +167,8 @@ class RequestBudget:
     def _lately(self, now: float) -> tuple[float, bool]:
         """Returns how many requests per second the store has recently accepted, and whether its refusals may be due to chance.
 
-        Measures the rate over the last five seconds and over the last second, and returns the higher rate. Over five seconds alone, the
-        rate would be too low if there were few requests to send at first.
+        Measures the rate over the last five seconds and over the last second, and returns the higher rate. The rate over five seconds alone
+        would be too low if there were few requests to send in the first of these seconds.
         """
         last = int(now / _SLICE_SECONDS)
         slices = [(number, each) for number, each in self._slices.items() if last - _SLICES < number <= last]

@@ -1,7 +1,8 @@
 """Retries calls, with a limit on attempts, a limit on the total time, and jitter.
 
-Use this module only for small calls that are safe to repeat: stat, get, put of the same bytes, delete, or a page of a listing. This module
-doesn't retry uploads of shards. If an upload fails, the worker uploads the shard again from the beginning, under a new temporary name.
+Use this module only for small calls that are safe to repeat: stat, get, delete, a put that repeats the same bytes, or a page of a listing.
+This module doesn't retry uploads of shards. If an upload fails, the worker uploads the shard again from the beginning, under a new
+temporary name.
 """
 
 import logging
@@ -49,16 +50,16 @@ CLEANUP_POLICY = RetryPolicy(attempts=3, total_seconds=5.0)
 """The limits for cleanup. Cleanup must be short, because this process may have been asked to exit."""
 
 _waited = threading.local()
-"""How many seconds this thread has waited for its turns to send requests."""
+"""How many seconds this thread has waited until the request budget allowed its requests."""
 
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
 
 
 @contextmanager
 def with_deadline(*, seconds: float) -> Iterator[None]:
-    """Within the block, no retry begins later than `seconds` from now, whatever policy is passed to `retrying`.
+    """Within the block, no retry begins later than `seconds` from now, regardless of the policy that is passed to `retrying`.
 
-    The first attempt of a call can begin later.
+    Only the first attempt of a call can begin later.
     """
     token = _no_later_than.set(time.monotonic() + seconds)
     try:
@@ -68,7 +69,7 @@ def with_deadline(*, seconds: float) -> Iterator[None]:
 
 
 def add_wait(seconds: float) -> None:
-    """Records how long this thread has waited for its turn. This time doesn't count towards the total time of the attempts."""
+    """Records how long this thread has waited for the request budget. This time isn't part of the total time of the attempts."""
     _waited.seconds = _waited_seconds() + seconds
 
 

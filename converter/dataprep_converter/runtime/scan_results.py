@@ -1,7 +1,7 @@
-"""Looks up what the processes of a scan found.
+"""Looks up the results that the processes of a scan have stored (`scans.py`).
 
-The results of a large source take gigabytes, but the planner needs them in the order in which they are stored. So memory holds only the
-results of _KEPT_FILES files and, for each piece, 8 bytes that say which file has the piece's result.
+The results of a large source take gigabytes. The planner needs them in the order in which they are stored, so only the results of
+_KEPT_FILES files are kept in memory. For each piece, another 8 bytes in memory identify the file that contains the piece's result.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from dataprep_converter.runtime.scans import Document, Piece
 _KEPT_FILES: Final = 2
 """The number of files whose results are kept in memory.
 
-More than one, because consecutive pieces can alternate between two files if one of the files was made again.
+The number is greater than one, because consecutive pieces can alternate between two files if one of the files was made again.
 """
 FILES_AT_ONCE: Final = 8
 """The number of files that are read or removed at the same time."""
@@ -31,7 +31,7 @@ _MOST_FILES: Final = 1 << _NUMBER_BITS
 
 
 class StoredResults:
-    """The results in files. Each file is read twice: first to index its pieces, and again when the planner comes to these pieces."""
+    """Stored results. Each file is read twice: first to index its pieces, and again when the planner needs the results of these pieces."""
 
     def __init__(self, files: Sequence[str], read: Callable[[str], Mapping[Piece, Document]]) -> None:
         """`read` returns the results in a file, or an empty mapping for a damaged file. Several threads may call `read`."""

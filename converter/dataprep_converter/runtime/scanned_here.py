@@ -1,4 +1,4 @@
-"""What several processes on this machine found in a job's inputs: files in a temporary folder, until the job is planned."""
+"""The results of a scan by several processes on this machine. Until the job is planned, the results are files in a temporary folder."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +9,7 @@ from dataprep_converter.runtime.scans import Document, Piece, results_in
 
 
 class ScannedHere(StoredResults, Closeable):
-    """The results in the files of a folder. A damaged file, for example from a process that was killed, counts as having no results."""
+    """The results in the files of a folder. If a file is damaged, for example because a process was killed, its results are ignored."""
 
     def __init__(self, folder: Path, cleanup: ExitStack) -> None:
         """Closing `cleanup` removes the folder."""

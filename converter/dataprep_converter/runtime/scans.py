@@ -1,10 +1,11 @@
 """A scan: several processes examine the files of a source before it is planned. Each process examines one part.
 
-A *piece* is a file, or a cell of a large file. The process that decides that a scan is needed has listed the source, and stores the pieces
-in the order of the listing (`planning/scan_listing.py`). Each other process reads only the pieces of its part. If no listing is stored, the
-process lists the source itself. In both cases, it gives each piece the number of its part, so the processes needn't communicate. What a
-process found in the pieces of its part is stored as JSON. The planner lists the source once more, uses these results, and examines only the
-pieces that have none. So the plan doesn't depend on how the pieces were divided, nor on the stored listing.
+A *piece* is a file, or a cell of a large file. The first process lists the source to decide whether a scan is needed. If so, it stores the
+pieces in the order of the listing (`planning/scan_listing.py`). Each other process reads only the pieces of its part from this stored
+listing. If no listing is stored, the process lists the source itself. In both cases, the process computes which piece belongs to which
+part, so the processes needn't communicate. Each process stores what it found in the pieces of its part as JSON. The planner lists the
+source once more, uses the stored results, and examines only pieces without a result. So the plan depends neither on how the pieces were
+divided nor on the stored listing.
 """
 
 import hashlib
@@ -15,20 +16,20 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, TypeAlias
 
 PART_BYTES: Final = 1 << 30
-"""A source is scanned if more than this many bytes have to be read. A part of a scan by several pods has about this many bytes at most,
-unless there would be more than MOST_TASKS parts."""
+"""A source is scanned if more than this many bytes have to be read. In a scan by several pods, a part has at most about this many bytes.
+Parts are larger only if there would otherwise be more than MOST_TASKS parts."""
 LEAST_PART_BYTES: Final = 64 << 20
 """A part has at least about this many bytes, because reading fewer bytes takes less time than starting a process."""
 
 RESULTS_BYTES: Final = 2 << 20
-"""The results of a part are stored in files of about this many bytes. A file with a single result can be larger. In memory, the results
-take several times as many bytes."""
+"""The results of a part are stored in files of about this many bytes. A file with a single result can be larger. In memory, the results of
+a file take several times this many bytes."""
 
 _WATCH_BYTES: Final = 32 << 20
-"""Progress is reported after this many bytes."""
+"""Progress is reported each time this many bytes have been examined."""
 
 Document: TypeAlias = Any
-"""What was found in a piece: a JSON value or a `WithCommon`."""
+"""The result of a piece, which says what was found in it: a JSON value or a `WithCommon`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class WithCommon:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file, or a cell of a file, in a given version."""
+    """One version of a file, or of a cell of a large file."""
 
     uri: str
     pin: str
@@ -52,14 +53,14 @@ class Piece:
     bytes: int
     """The number of bytes to be read."""
     rule: str = ""
-    """The rule by which the piece is examined. Empty if the source and the release determine it."""
+    """The rule by which the piece is examined. Empty if the source and the release determine the rule."""
     root: int = field(default=0, compare=False)
-    """The number of the source's URI below which the file was listed. Like `path`, it doesn't determine what is found in the piece."""
+    """The number of the source's URI below which the file was listed. `root` and `path` don't affect what is found in the piece."""
     path: str = field(default="", compare=False)
     """The path of the file below that URI."""
 
     def values(self) -> list[Any]:
-        """Returns the values of the fields that are compared, in order, as JSON values."""
+        """Returns the values of the fields that identify the piece (those with `compare`), as JSON values."""
         return [getattr(self, name) for name in _COMPARED]
 
 
@@ -70,45 +71,47 @@ class Scan(Protocol):
     """Decides what happens to each piece when a source is examined."""
 
     lists_units: bool
-    """Whether the units that follow from the results are needed. If not, only the results are needed."""
+    """Whether the source's units, which follow from the results, are needed. If not, only the results are needed."""
 
     def listed(self) -> Iterator[Piece] | None:
-        """Yields pieces in the order of the listing, among them all that this process examines. Returns None if the source has to be listed.
-        Each call begins with the first piece."""
+        """Yields pieces in the order of the listing, including all pieces that this process examines. Each call begins at the first piece.
+
+        Returns None if the source has to be listed.
+        """
         ...
 
     def takes(self, piece: Piece) -> bool:
-        """Whether this process needs to know what is in the piece. Called once for each piece, in order."""
+        """Returns whether this process needs the result of the piece. Called once for each piece, in order."""
         ...
 
     def known(self, piece: Piece) -> Document | None:
-        """Returns what another process found in the piece, or None. Several threads may call this method."""
+        """Returns the result that another process has found for the piece, or None. Several threads may call this method."""
         ...
 
     def found(self, piece: Piece, document: Document) -> None:
-        """Called with what this process found in a piece, in the order of the pieces."""
+        """Called when this process has examined a piece, with the result. The calls are in the order of the pieces."""
         ...
 
 
 @dataclass
 class Division(Scan):
-    """Gives each piece the number of its part. As a `Scan`, it only counts the pieces.
+    """Computes the part to which each piece belongs. When a `Division` is used as a `Scan`, it only counts the pieces.
 
-    The pieces are laid end to end, and each stretch of `part_bytes` is a part. A piece belongs to the part that contains its middle. So the
-    division depends only on `part_bytes` and on the listing.
+    In a concatenation of all pieces, each part is a range of `part_bytes` bytes. A piece belongs to the part that contains the piece's
+    middle. So the division depends only on `part_bytes` and on the listing.
     """
 
     part_bytes: int = sys.maxsize
-    """The length of a part, which `divide_into` chooses. Until then, there is a single part."""
+    """The length of a part. Until `divide_into` chooses the length, there is a single part."""
     lists_units: bool = False
     pieces: int = 0
     """The number of pieces so far."""
     bytes: int = 0
     """The number of bytes in these pieces."""
     length: int = 0
-    """The same, where a piece counts as at most PART_BYTES. So a single large file doesn't make all parts large.
+    """Like `bytes`, but with at most PART_BYTES for each piece, so that a single large file doesn't make all parts large.
 
-    If only pieces from the middle of the listing are counted, this begins with the length of the pieces before them.
+    If only pieces from the middle of the listing are counted, the length includes all earlier pieces of the listing.
     """
     keep: Callable[[Piece, int], None] | None = None
     """Called with each piece that `takes` counts, and with the length of the pieces before it."""
@@ -118,14 +121,13 @@ class Division(Scan):
 
     @property
     def parts(self) -> int:
-        """The number of parts. None of them is empty, because no piece is longer than `part_bytes`."""
+        """The number of parts. No part is empty, because no piece is longer than `part_bytes`."""
         return self._last_middle // self.part_bytes + 1 if self.pieces else 0
 
     def divide_into(self, most: int) -> None:
-        """Chooses `part_bytes` so that there are at most `most` parts of about the same size.
+        """Chooses `part_bytes` so that there are at most `most` parts of about the same size. Call this method after counting all pieces.
 
-        But no part except the last is shorter than LEAST_PART_BYTES or than the longest piece. Must be called when all pieces have been
-        counted.
+        Each part, except perhaps the last, has at least LEAST_PART_BYTES and is at least as long as the longest piece.
         """
         self.part_bytes = max(-(-self.length // most), LEAST_PART_BYTES, self._longest)
 
@@ -165,20 +167,20 @@ class Division(Scan):
 
 
 class Results(Protocol):
-    """What other processes found."""
+    """The results of other processes."""
 
     def get(self, piece: Piece) -> Document | None:
         """Returns the result of exactly this piece, or None."""
         ...
 
     def __len__(self) -> int:
-        """0 if no other process has stored anything, and otherwise any larger number."""
+        """0 if no other process has stored anything. Otherwise, any number greater than 0."""
         ...
 
 
 @dataclass
 class ScanOfPart(Scan):
-    """Examines the pieces of one part and collects what is found in them, as the contents of files."""
+    """Examines the pieces of one part, and turns their results into the contents of files."""
 
     part: int
     earlier: Results = field(default_factory=dict[Piece, Document])
@@ -186,11 +188,11 @@ class ScanOfPart(Scan):
     lists_units: bool = False
     division: Division = field(default_factory=Division)
     stored_listing: Callable[[], Iterator[Piece]] | None = None
-    """Yields the pieces of the stored listing with which `division` begins. None if the source has to be listed."""
+    """Yields the pieces of the stored listing, from the piece at which `division` begins. None if the source has to be listed."""
     watch: Callable[[int], None] = lambda _: None
-    """Called with the number of bytes in the pieces whose results are known so far."""
+    """Called with the number of bytes in all pieces that have results so far."""
     store: Callable[[bytes], None] | None = None
-    """Called with the content of each file, except the last one. None if there is only one file, however large it is."""
+    """Called with the content of each file, except the last one. None if all results belong in a single file of any size."""
     _coming: dict[Piece, Document] = field(default_factory=dict)
     _rows: list[str] = field(default_factory=list)
     """The results since the latest file, as JSON."""
@@ -204,7 +206,8 @@ class ScanOfPart(Scan):
         return self.stored_listing() if self.stored_listing is not None else None
 
     def takes(self, piece: Piece) -> bool:
-        """Whether the piece is in the part. Looks up its earlier result, because threads call `known` in any order."""
+        """Returns whether the piece is in the part. If so, also looks up the piece's earlier result. `known` can't do this lookup, because
+        threads call `known` in any order."""
         if self.division.part_of(piece) != self.part:
             return False
         document = self.earlier.get(piece)
@@ -217,7 +220,7 @@ class ScanOfPart(Scan):
         return self._coming.pop(piece, None)
 
     def found(self, piece: Piece, document: Document) -> None:
-        """Collects the result. If it doesn't fit into the file, begins another file."""
+        """Adds the result to the current file. If this file is full, stores it and begins another file."""
         if self.store is not None and self._file_bytes >= RESULTS_BYTES:
             self.store(self.to_bytes())
             self._rows, self._common, self._file_bytes = [], {}, 0
@@ -233,9 +236,9 @@ class ScanOfPart(Scan):
             self.watch(self._bytes)
 
     def to_bytes(self) -> bytes:
-        """Returns the content of the last file, which has at least one result if there are several files.
+        """Returns the content of the current file, which `results_in` can read.
 
-        `results_in` reads this content.
+        If there are several files, the current file contains at least one result.
         """
         content = f"[{json.dumps(list(self._common), separators=(',', ':'))},[{','.join(self._rows)}]]".encode()
         return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
@@ -243,24 +246,25 @@ class ScanOfPart(Scan):
 
 @dataclass
 class ScannedBefore(Scan):
-    """Uses the results of other processes. `load` is called for the first piece."""
+    """Uses the results of other processes. `load` is called when the first piece is needed."""
 
     load: Callable[[], Results]
     lists_units: bool = True
     _results: Results | None = None
     _coming: dict[Piece, Document] = field(default_factory=dict)
-    """The results of pieces for which `takes` has been called, but not yet `known`."""
+    """The results of pieces for which `takes` has been called, while `known` hasn't been called yet."""
 
     @property
     def has_results(self) -> bool:
-        """Whether other processes have stored files, even if these have no results."""
+        """Whether other processes have stored files, even if these files contain no results."""
         return self._results is not None and len(self._results) > 0
 
     def listed(self) -> None:
         """Returns None, because the source may have changed since it was scanned."""
 
     def takes(self, piece: Piece) -> bool:
-        """Returns True, because the plan needs every piece. Looks up the result, because threads call `known` in any order."""
+        """Returns True, because the plan needs every piece. Also looks up the piece's result. `known` can't do this lookup, because threads
+        call `known` in any order."""
         if self._results is None:
             self._results = self.load()
         document = self._results.get(piece)

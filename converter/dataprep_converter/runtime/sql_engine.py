@@ -7,10 +7,10 @@ import pyarrow as pa
 
 
 class SqlEngine(Protocol):
-    """Runs SQL statements. Views exist until `forget` is called.
+    """Runs SQL statements, which can refer to the engine's views. Views exist until `forget` is called.
 
-    Functions that are passed to an engine are pickled and run on its machines. The engine may run a function several times, even at the
-    same time.
+    Functions that are passed to an engine are pickled and run on the engine's machines. The engine may run a function several times, even
+    at the same time.
     """
 
     @property
@@ -19,12 +19,13 @@ class SqlEngine(Protocol):
         ...
 
     def helps(self, size: int) -> bool:
-        """Whether the engine should join tables, or find duplicates among records, of this size in bytes. Must not start anything."""
+        """Whether the engine should join tables of this size in bytes, or find duplicates among records of this size. Must not start the
+        engine."""
         ...
 
     def read(self, view: str, schema: pa.Schema, parts: int, rows: Callable[[Any, int], Iterator[pa.RecordBatch]]) -> None:
-        """Makes a view of the rows that `rows` returns for each part. `rows` gets the Access of the machine, and the number of the part.
-        The rows are read once, and kept."""
+        """Makes a view of the rows that `rows` yields for the parts. `rows` is called with the Access of the machine, and the number of a
+        part. The rows are read once, and kept."""
         ...
 
     def keep(self, view: str, query: str) -> None:
@@ -32,15 +33,15 @@ class SqlEngine(Protocol):
         ...
 
     def number(self, view: str, query: str, order: Sequence[str], rows: int) -> None:
-        """Like `keep`.
+        """Like `keep`, but numbers the rows.
 
-        The view has one more column, `n`: the number of the row, counted from 0, when the rows are sorted by the columns in `order`. No two
-        rows may have the same values in all of these columns. `rows` is the number of rows, or an estimate.
+        Sorts the rows by the columns in `order`. The view's additional column `n` contains each row's position in this order, counted from
+        0. No two rows may have the same values in all of these columns. `rows` is the number of rows, or an estimate.
         """
         ...
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query whose result is small. Binary values are returned as `bytes`."""
+        """Returns the rows of a query whose result is small. Binary values are returned as `bytes`."""
         ...
 
     def lay_down(
@@ -51,9 +52,11 @@ class SqlEngine(Protocol):
         range_of: str,
         write: Callable[[Any, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     ) -> list[tuple[Any, ...]]:
-        """Sorts the rows of a query by the columns in `order`, and calls `write` with the Access of the machine and the sorted rows. All
-        rows with the same value of the expression `range_of`, a number below `ranges`, are passed to the same call. Returns the rows that
-        `write` returns."""
+        """Divides the rows of a query into ranges, and passes the sorted rows to `write`. Returns the rows that `write` yields.
+
+        The SQL expression `range_of` computes the number of a row's range, which is less than `ranges`. All rows of a range are passed to
+        the same call of `write`, together with the Access of the machine. The rows are sorted by the columns in `order`.
+        """
         ...
 
     def forget(self, views: Sequence[str]) -> None:

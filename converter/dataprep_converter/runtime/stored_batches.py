@@ -9,9 +9,9 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 
 
 class StoredBatches:
-    """A list of record batches. A few MiB stay in memory. The file is removed when the list is freed. Only one thread may use the list.
+    """A list of record batches, of which a few MiB stay in memory. Only one thread may use the list.
 
-    Like a read of a TemporaryFile, a read can raise StoreFull.
+    The file is removed when the list is freed. As with a TemporaryFile, a read can raise StoreFull.
     """
 
     def __init__(self, schema: pa.Schema, what: str) -> None:

@@ -35,7 +35,7 @@ def free_bytes_at(folder: str) -> int | None:
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """If the disk is full during a write within the block, raises StoreFull with a message that names $TMPDIR and `what`."""
+    """If the disk becomes full during a write within the block, raises StoreFull. The message names the temporary folder and `what`."""
     try:
         yield
     except OSError as exc:
@@ -47,12 +47,12 @@ def room_for(what: str) -> Iterator[None]:
 class TemporaryFile(Closeable):
     """A file that is written once and then read in any order. Closing it removes it.
 
-    The last bytes can stay in a buffer until the file is read. So a read can raise StoreFull, too.
+    A read can raise StoreFull too, because the last bytes can stay in a buffer until the file is read.
     """
 
     def __init__(self, what: str, *, in_memory: int = 0) -> None:
-        """`what` is the name of the contents in the error message for a full disk. Up to `in_memory` bytes stay in memory until
-        `descriptor` is used."""
+        """`what` names the contents in the error message for a full disk. Up to `in_memory` bytes stay in memory until `descriptor` is
+        used."""
         self.what = what
         self.size = 0
         """The number of bytes written by `write`."""
@@ -61,14 +61,14 @@ class TemporaryFile(Closeable):
             if in_memory
             else tempfile.TemporaryFile(prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
         )
-        """A file object, for libraries that read from file objects or write to them.
+        """A file object, for libraries that read or write file objects.
 
         Wrap each write to this object in `room_for`. Wrap each seek as well, unless the file was made by `of`.
         """
 
     @classmethod
     def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:
-        """Creates a file with these bytes. Raises StoreFull, and any error that the iterator raises."""
+        """Creates a file with these bytes. Raises StoreFull, and any error that the iteration of `pieces` raises."""
         file = cls(what, in_memory=in_memory)
         with closed_on_error(file):
             for piece in pieces:

@@ -1,8 +1,8 @@
 """Watchdog: kills this process if a blocking call of a native client never returns.
 
-After failed writes, `hdfs-native` may block in `write()` forever. Such a blocked call raises no error, and a thread can't end another
-thread of its process. So a separate process watches this process. Shared memory tells the watching process at what time each thread entered
-its current call. If a call exceeds the limit, the watching process sends SIGKILL. After the SIGKILL, the task is repeated, as after any
+After failed writes, `hdfs-native` may block in `write()` forever. A blocked call raises no error, and a thread can't end another thread
+of its process. So a separate process watches this process. Shared memory tells the watching process at what time each thread entered its
+current call. If a call exceeds the time limit, the watching process sends SIGKILL. After the SIGKILL, the task is repeated, as after any
 other death of a process.
 
 There are two variants, because the kernel ignores a SIGKILL that is sent to a container's first process from inside the container.
@@ -118,7 +118,7 @@ class Watchdog:
         if _current is not None:
             raise RuntimeError("This process is watched already.")
         self._beats = Heartbeats.create()
-        import subprocess  # not at the top, because a pod doesn't need it
+        import subprocess  # not imported at the top, because a pod doesn't need this module
 
         # No matter how this process ends, our end of the watcher's standard input closes, and then the watcher exits too. The options -I
         # and -S keep the watcher small.
@@ -175,7 +175,7 @@ def supervise(work: Callable[[], int], *, limit_seconds: float = LIMIT_SECONDS) 
 
 def _end_with(parent: int) -> None:
     """Asks the kernel to end this process when `parent` dies."""
-    import ctypes  # not at the top, because the small process of `Watchdog` doesn't need it
+    import ctypes  # not imported at the top, because the process that `Watchdog` starts doesn't need this module
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:

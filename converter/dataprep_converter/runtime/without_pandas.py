@@ -1,8 +1,8 @@
 """Prevents Arrow from loading pandas, which our processes don't use.
 
-If pandas is installed, Arrow loads it to convert the first value. Loading pandas takes longer than all other imports together. Arrow checks
-for pandas only once, so we hide pandas during this check. Before a user's functions are loaded, we make Arrow check again, because these
-functions may return pandas objects.
+If pandas is installed, Arrow loads pandas when it converts the first value. Loading pandas takes longer than all other imports together.
+Arrow checks only once whether pandas is installed, so we hide pandas during this check. Before a user's functions are loaded, we make Arrow
+check again, because these functions may return pandas objects.
 """
 
 import sys

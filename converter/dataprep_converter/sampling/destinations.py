@@ -47,8 +47,8 @@ class Destinations:
         for selection, first_shard, first_ranks in self._splits:
             ranks = selection.ranks(samples)
             inside = ranks >= 0
-            # An empty shard or task begins at the same place as the next one. If several begin at the same place, the last of them has the
-            # sample.
+            # An empty shard or task begins at the same position as the next one. If several shards or tasks begin at the same position,
+            # the last of them has the sample.
             shards = first_shard + np.searchsorted(first_ranks, ranks[inside], side="right") - 1
             tasks[inside] = np.searchsorted(self._tasks, shards, side="right") - 1
         return tasks

@@ -37,7 +37,7 @@ class WholePlan(Plan):
 class Tables(Closeable):
     """The plan's files other than `plan.json`, in their stored form.
 
-    They are kept in temporary files, which are removed when this is closed.
+    The files are kept in temporary files, which are removed when this object is closed.
     """
 
     units: UnitsFile
@@ -68,7 +68,7 @@ def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
 
 
 def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> WholePlan:
-    """Returns a stored plan with its files. Raises NotWhole if the files aren't the plan's files."""
+    """Returns a stored plan with its files. Raises NotWhole if a file doesn't have the digest in the plan."""
     if tables.units.sha256 != plan.units_sha256:
         raise damaged(plan, "units")
     return WholePlan(
@@ -80,7 +80,7 @@ def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> WholePlan:
 
 
 def load_codes(plan: PlanHead, codes: bytes | None) -> SplitAssignments | None:
-    """Returns the content of `splits.parquet`. Raises NotWhole if it isn't the plan's file."""
+    """Returns the content of `splits.parquet`. Raises NotWhole if the file doesn't have the digest in the plan."""
     sha256 = hashlib.sha256(codes).hexdigest() if codes is not None else None
     if sha256 != plan.codes_sha256:
         raise damaged(plan, "splits")

@@ -56,7 +56,7 @@ def hashes(units: Units, samples: Samples, *, seed: int) -> npt.NDArray[np.uint6
 
 
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
-    """Applies a seeded permutation of 0 … size-1 to `ranks`. `version` is a version of the part `shuffle`.
+    """Applies a seeded permutation of 0 … size-1 to `ranks`. `version` is the version of the shuffle rules.
 
     Version 1 used a network of four rounds for every size. For few ranks, four rounds make some orders more likely than others.
     """
@@ -71,7 +71,7 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int
 
 
 def unpermuted(images: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
-    """Applies the inverse of `permuted`: returns the ranks from which `permuted` makes `images`."""
+    """Applies the inverse of `permuted`: returns the ranks that `permuted` maps to `images`."""
     if size <= 1:
         return images.copy()
     if version == 1:
@@ -95,7 +95,7 @@ def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
 def _inverse_order(size: int, seed: int) -> npt.NDArray[np.int64]:
     """Returns the position of each number 0 … size-1 in the order of the seeded hashes.
 
-    The positions are cached for all splits, because reading a batch in the order of the input needs those of all splits.
+    The positions are cached for all splits, because reading a batch in the order of the input needs the positions of all splits.
     """
     order = _sort_by_hash(size, seed)
     positions = np.empty_like(order)
@@ -107,9 +107,9 @@ def _inverse_order(size: int, seed: int) -> npt.NDArray[np.int64]:
 def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int, inverse: bool = False) -> npt.NDArray[np.int64]:
     """Applies a balanced Feistel network over the next even number of bits, or the inverse of the network.
 
-    The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). On average, a
-    value needs fewer than four applications. The inverse passes through the same values in the opposite direction, so it ends inside the
-    range, too.
+    If a value falls outside the range, the network is applied again, until the value is inside the range (Black and Rogaway 2002). On
+    average, a value needs fewer than four applications. The inverse passes through the same values in the opposite direction, so it also
+    ends inside the range.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     functions = _rounds(half, seed, rounds)

@@ -34,7 +34,7 @@ class SplitAssignments:
 
     def block(self, number: int) -> Array:
         """Returns the codes of one block of samples."""
-        # Don't use Arrow's threads: a worker crashes if it exits while one of them is still freeing the bytes.
+        # Don't use Arrow's threads: a worker crashes if it exits while one of these threads is still freeing the bytes.
         codes: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
         return codes
 

@@ -27,8 +27,9 @@ ReadRange = Callable[[int, int], bytes]
 class StoredUnits(Units):
     """The units of a stored plan.
 
-    A row group is read, and its digest checked, when one of its units is needed. A worker that reads samples in order needs one group after
-    another. So the worker's memory use, and how much of the plan it reads, don't depend on the number of units.
+    When a unit is needed, its row group is read, and the digest of the row group is checked. A worker that reads samples in order needs one
+    group after another. So the worker's memory use, and the number of bytes that the worker reads from the plan, don't depend on the number
+    of units.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class StoredUnits(Units):
     ) -> None:
         """Reads nothing yet.
 
-        Each read runs in a context that `errors` returns, and that can add details to errors, for example to the NotWhole for a wrong
+        Each read runs in a context that `errors` returns. This context can add details to errors, for example to the NotWhole for a wrong
         digest.
         """
         self._head = head
@@ -104,13 +105,13 @@ class StoredUnits(Units):
             # Read only the footer, which is enough to read the metadata.
             self._metadata = _parquet.read_metadata(io.BytesIO(self._part(len(self._firsts))))
         source = _Range(self._part(number), self._groups.offsets[number])
-        # Don't use Arrow's threads: a worker crashes if it exits while one of them is still freeing the bytes.
+        # Don't use Arrow's threads: a worker crashes if it exits while one of these threads is still freeing the bytes.
         file = _parquet.ParquetFile(source, metadata=self._metadata, pre_buffer=False)
         table = cast("pa.Table", file.read_row_group(number, use_threads=False)).combine_chunks()
         return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], SCHEMA)
 
     def _part(self, number: int) -> bytes:
-        """Returns the bytes of a group. The footer counts as the group after the last one."""
+        """Returns the bytes of a group. The number after the last group's number returns the footer."""
         offset, end = self._groups.offsets[number : number + 2]
         with self._errors():
             data = self._read_range(offset, end - offset)

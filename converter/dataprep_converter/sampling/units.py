@@ -1,4 +1,4 @@
-"""Units: the parts of the input, in the order of their samples, as an Arrow table (`units.parquet`)."""
+"""Units: the parts of the input that can be read on their own, in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -207,8 +207,8 @@ class UnitTable(Units):
         self._mapped = mapped
         self._batches = self.table.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
-        # The numbers of records and the offsets are needed only if some units have more than one sample. Most plans with millions of
-        # units have one sample per file, so they need neither.
+        # If each unit is a complete file with one sample, the columns `first` and `row` aren't needed. Most plans with millions of units
+        # are like this.
         one_each = all(
             bool((batch.column(0).to_numpy() == 1).all() and not batch.column(1).to_numpy().any())
             for batch in self.batches(["records", "row"])

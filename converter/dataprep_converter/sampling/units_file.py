@@ -67,7 +67,7 @@ class UnitsFile(Closeable):
 
     def units(self) -> UnitTable:
         """Returns the units in the file. Raises StoreFull."""
-        # Don't use Arrow's threads: a worker crashes if it exits while one of them is still freeing the bytes.
+        # Don't use Arrow's threads: a worker crashes if it exits while one of these threads is still freeing the bytes.
         file = _parquet.ParquetFile(self._file.file, pre_buffer=False)
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
         return UnitTable.concatenate(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())
@@ -84,7 +84,7 @@ class UnitsFile(Closeable):
         offsets += [self.size - metadata.serialized_size - 8, self.size]
         rows = row_groups[0].num_rows
         if any(group.num_rows != rows for group in row_groups[:-1]) or max(group.total_byte_size for group in row_groups) > _LARGEST_GROUP:
-            # Arrow has divided a group whose text is too long for one array, or a group is too large for a worker's memory.
+            # Either Arrow has divided a group because its text is too long for one array, or a group is too large for a worker's memory.
             return None
         return UnitGroups(
             rows=rows,

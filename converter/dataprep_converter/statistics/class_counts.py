@@ -18,7 +18,7 @@ from dataprep_converter.statistics.top_values import LONGEST
 Class: TypeAlias = int | bytes
 
 MOST_CLASSES: Final = 65_536
-"""A label with more distinct values than this isn't a class, but a number to predict."""
+"""A label with more distinct values than this is a number to predict, rather than a class."""
 _LARGEST: Final = 2.0**53
 
 
@@ -31,7 +31,7 @@ class ClassCounts:
 
     counts: Counter[Class] = field(default_factory=Counter)
     is_class: bool = True
-    """Becomes False, and the counts empty, if a value such as 0.5 can't be a class, or if there are too many different values."""
+    """Becomes False if a value such as 0.5 can't be a class, or if there are too many different values. The counts are then empty."""
 
     def add(self, column: Array, feature: FeatureSpec) -> None:
         """Count the column of a batch."""

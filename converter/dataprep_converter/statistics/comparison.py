@@ -128,8 +128,8 @@ def _compare_distributions(name: str, mine: Summary, theirs: Summary, *, base: s
         return []
     first, second = _parts(mine.numbers, theirs.numbers)
     apart = distance(first, second)
-    # Take the number of records as the number of independent samples, because the values within a record are similar (an image is dark or
-    # bright).
+    # Count each record as one independent sample, because the values within a record are similar: a complete image is dark or bright, for
+    # example.
     independent = ((first, mine), (second, theirs))
     per_record = [counts * min(1.0, summary.records / max(1.0, float(counts.sum()) * summary.every)) for counts, summary in independent]
     if apart < _VALUES_APART or not is_unlikely(*per_record):

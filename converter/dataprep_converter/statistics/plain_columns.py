@@ -82,7 +82,7 @@ class Columns:
             else:
                 alone.append((summariser, column))
         for key in list(self._plain):
-            # The group of plain columns has changed: a column that had no nulls now has some, or the other way round.
+            # The group of plain columns has changed: a column that had no nulls now has some, or vice versa.
             if self._plain[key].summarisers != [summariser for summariser, _ in alike.get(key, [])]:
                 self._plain.pop(key).end()
         for summariser, column in alone:

@@ -81,13 +81,13 @@ def room(*, features: int, shards: int) -> int:
 
 
 class MergedStatistics:
-    """The statistics of each split. The statistics in reports are merged into them one after another."""
+    """The statistics of each split, merged from the reports one after another."""
 
     def __init__(self) -> None:
         self._splits: dict[str, SplitStatistics] = {}
 
     def add(self, report: ShardReport) -> None:
-        """Merges the statistics of a report. Reports are added in their order."""
+        """Merges the statistics of a report. Call this method for each report, in the order of the shards."""
         split = self._splits.setdefault(report.split, SplitStatistics())
         split.records += report.records_out
         if not report.statistics:
@@ -99,10 +99,10 @@ class MergedStatistics:
             split.classes.setdefault(name, ClassCounts()).merge(ClassCounts.from_json(counts))
 
     def by_split(self) -> dict[str, SplitStatistics]:
-        """Returns the statistics of each split, when all reports have been added."""
+        """Returns the statistics of each split. Call this method after all reports have been added."""
         splits = self._splits
         for name in {name for split in splits.values() for name, counts in split.classes.items() if not counts.is_class}:
-            # If a label is a number to predict in at least one split, its classes aren't counted in any split.
+            # If a label has no classes in at least one split (for example a regression target), don't count its classes in any split.
             for split in splits.values():
                 split.classes.pop(name, None)
         return splits

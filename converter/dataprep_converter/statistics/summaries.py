@@ -382,7 +382,7 @@ def _values(column: Array) -> Array:
     """Return all innermost values of a column as a flat array, without nulls."""
     while is_tensor(column.type) or is_list(column.type):
         lists: Any = storage(column)
-        # Use `flatten` only to drop values under a null, because it copies fixed-size lists.
+        # For fixed-size lists without nulls, avoid `flatten`, which would copy the values.
         is_whole = pa.types.is_fixed_size_list(lists.type) and not lists.null_count
         size = lists.type.list_size if is_whole else 0
         column = lists.values.slice(lists.offset * size, len(lists) * size) if is_whole else lists.flatten()

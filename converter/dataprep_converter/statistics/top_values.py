@@ -55,7 +55,7 @@ class TopValues:
             self._give_up()
             return
         if len(distinct) > self.limit:
-            # Drop values that won't be kept before a Python object is created for each value.
+            # Before creating Python objects, drop the values that won't be kept.
             most = np.partition(counts, len(counts) - self.limit - 1)[len(counts) - self.limit - 1]
             is_frequent = counts > most
             distinct, counts = distinct.filter(pa.array(is_frequent)), counts[is_frequent]

@@ -27,7 +27,7 @@ MAX_WARNINGS = 10
 
 
 class Totals:
-    """The totals of the shards' reports that describe the work and aren't in the manifest."""
+    """Totals over the reports of all shards. These totals describe the work and aren't in the manifest."""
 
     def __init__(self) -> None:
         self.shards = 0

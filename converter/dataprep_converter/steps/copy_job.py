@@ -1,8 +1,8 @@
 """`format: copy` and `dataprep copy`: copy a finished data set to another location, byte for byte.
 
-A copy has the original's run id, plan and manifest, and reports that differ from the original's only in the pins. So the copy can be
-verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished run until
-`_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
+A copy has the run id, the plan and the manifest of the original. Its reports differ from the reports of the original only in the pins. So
+the copy can be verified, repaired, extended and reused like the original. The plan is copied first and `_SUCCESS` last, so that the folder
+counts as an unfinished run in the meantime. Files that already exist are not copied again.
 """
 
 import logging

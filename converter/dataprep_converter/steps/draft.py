@@ -41,9 +41,9 @@ class Draft(Closeable):
         """Removes temporary files, if there are any."""
 
     def shuffle_tasks(self, plan: Plan) -> int | None:  # noqa: ARG002 - conversions use it
-        """Returns the number of tasks in the first round of a shuffle, or None if there is no such round. Only a conversion has one.
+        """Returns the number of tasks in a shuffle's first round, or None if there is no such round. Only conversions can have this round.
 
-        `plan` is the plan to use, which may be the one already stored in the folder.
+        `plan` is the plan to use, which may be the plan that is already stored in the folder.
         """
         return None
 

@@ -70,7 +70,7 @@ class Executors:
             self._context.stop()
 
     def sql_engine(self, job: DataPrepJob) -> "SparkSql | None":
-        """Returns the engine that may join the job's tables and find duplicate records, or None if the job's process does so.
+        """Returns the engine that may join the job's tables and find duplicate records, or None if this process does this work.
 
         Executors on other machines write their results to the output's store. They can't use the Hub as this store, because the Hub would
         keep the results in its history.
@@ -90,7 +90,7 @@ class Executors:
     def run(
         self, job: DataPrepJob, tasks: Tasks[TaskProgress, None], numbers: Sequence[int], *, watch: Callable[[int, TaskProgress], None]
     ) -> Done[None]:
-        """Runs the tasks with these numbers, until all are finished or one has failed.
+        """Runs the tasks with these numbers, until all tasks are finished or one task has failed.
 
         Calls `watch` with the number and counts of each finished task. Raises ConvertError if Spark gives up.
         """
@@ -126,7 +126,7 @@ class Executors:
     ) -> "tuple[list[_Outcome], ConvertError | None]":
         """Runs each task once.
 
-        Returns the outcomes, and Spark's error if it has given up. After an error that a retry can't fix, the other tasks are cancelled.
+        Returns the outcomes, and Spark's error if Spark has given up. After an error that a retry can't fix, the other tasks are cancelled.
         """
         context, group = self._context, f"dataprep-{uuid.uuid4().hex}"
         outcomes = context.accumulator([], _Appended())
@@ -173,7 +173,7 @@ class Executors:
 
 
 def _memory_of_tasks(settings: Mapping[str, str]) -> int:
-    """Returns the number of bytes that an executor has in addition to its heap, for the Python processes of its tasks."""
+    """Returns how many bytes an executor has, outside its heap, for the Python processes of its tasks."""
     heap = _bytes(settings.get("spark.executor.memory", "1g"))
     overhead = settings.get("spark.executor.memoryOverhead")
     factor = float(settings.get("spark.executor.memoryOverheadFactor", "0.1"))
@@ -200,8 +200,8 @@ class _Outcome:
 class _Opening:
     """Prepares a Python process of an executor for tasks of a job.
 
-    Spark pickles this object and sends it to the executors. The object contains the job, but no credentials from environment variables and
-    files: each executor has its own.
+    Spark pickles this object and sends it to the executors. The object contains the job. It contains no credentials from environment
+    variables or files, because each executor has its own credentials.
     """
 
     job: DataPrepJob
@@ -285,7 +285,7 @@ class _Code:
 
 
 def _code() -> _Code | None:
-    """Returns the user's code in this process's environment, if there is any."""
+    """Returns the user's code that this process's environment variables name, or None."""
     folder, commit_file = os.environ.get(plugins.CODE_VARIABLE), os.environ.get(plugins.COMMIT_VARIABLE)
     if not folder:
         return None
@@ -298,7 +298,7 @@ def _code() -> _Code | None:
 
 @cache
 def _prepare(code: _Code | None, may_hang: bool) -> None:
-    """Prepares this process. Spark uses a process for several tasks; only the first one prepares it."""
+    """Prepares this process. Spark uses a process for several tasks; only the first task prepares the process."""
     guard()
     if code is not None:
         top = plugins.new_folder()
@@ -326,7 +326,7 @@ class _Appended:
 
 
 def _is_final(error: Exception | None) -> bool:
-    """Whether a task's error ends the run. Unreachable stores may be reachable again later."""
+    """Whether a task's error ends the run. Unreachable doesn't, because the store may be reachable again later."""
     return error is not None and not isinstance(error, Unreachable)
 
 
@@ -335,7 +335,7 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
     """Starts a Spark application, and stops it after the block. Within `spark-submit`, uses the application of `spark-submit`.
 
     If `master` is None, `spark-submit` or Spark's configuration names the master; if neither names one, Spark uses this machine. Raises
-    BadSpec if there is no PySpark, no Java or no such master.
+    BadSpec if PySpark or Java is missing, or if Spark has no such master.
     """
     if master is not None:
         _check_master(master)
@@ -367,7 +367,7 @@ def executors_of(master: str | None, settings: Mapping[str, str], *, name: str) 
 
 
 def _check_master(master: str) -> None:
-    """Raises BadSpec for a master that Spark refuses. Spark itself would end without saying why."""
+    """Raises BadSpec for a master that Spark refuses. Spark itself would exit without an explanation."""
     if master.startswith("sc://"):
         raise BadSpec(f"{master} is Spark Connect, which can't run tasks in Python. Give the cluster's master, such as spark://host:7077.")
     if _MASTERS.fullmatch(master) is None:
@@ -402,7 +402,7 @@ _CAUSES: Final[Sequence[tuple[str, type[ConvertError], str]]] = (
         ConvertError,
         "The executor of a task was lost again and again. If its container had too little memory, raise spark.executor.memoryOverhead",
     ),
-    ("No space left on device", StoreFull, "There is no room left for Spark's temporary files, which are in SPARK_LOCAL_DIRS"),
+    ("No space left on device", StoreFull, "There is no space left for Spark's temporary files, which are in SPARK_LOCAL_DIRS"),
     ("exited unexpectedly", ConvertError, "The process of a task was killed again and again. It may have had too little memory"),
 )
 """Words in Spark's errors, the error to raise, and what to do."""

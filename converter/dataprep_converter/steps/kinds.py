@@ -1,6 +1,6 @@
 """The kinds of job: a conversion, a copy of a finished data set, and a user's script.
 
-`kind_of` chooses a job's kind once. The code that runs a step calls the kind and never looks at the job's type again.
+`kind_of` chooses a job's kind once. The code that runs a step calls the methods of the kind, and never chooses by the job's type again.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class Kind(Protocol):
     """The steps of a job."""
 
     runs_code: bool
-    """Whether the user's code (`spec.code`) makes the records. That code must be the same in the plan step and in the work step."""
+    """Whether the user's code (`spec.code`) makes the records. This code must be the same in the plan step and in the work step."""
 
     def check_overlaps(self, spec: DataPrepJobSpec, access: Access) -> None:
         """Raises BadSpec when the job would write to a place that it reads from."""
@@ -84,7 +84,7 @@ class Kind(Protocol):
     def work_here(
         self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch, executors: "Executors | None" = None
     ) -> None:
-        """Does all of the job's work on this machine or, if there are any, on the executors of a Spark cluster."""
+        """Does all work of the job: on the executors of a Spark cluster if there are any, otherwise on this machine."""
         ...
 
     def work(
@@ -119,7 +119,7 @@ def _step(place: str) -> Any:
 
 
 class _WithoutScan:
-    """A kind of job whose inputs are only listed for the plan."""
+    """A kind of job that needs no scan, because planning only lists the inputs."""
 
     def scan_here(self, job: DataPrepJob, *, access: Access, workers: int, watch: Watch) -> None:
         """Does nothing."""

@@ -1,7 +1,7 @@
-"""OpenLineage events of a run, if the environment names a receiver. Nothing here can fail a run.
+"""OpenLineage events of a run, if the environment names a receiver. No error in this module can end a run.
 
-`run` sends all events of a run on this machine. On a cluster, the operator sends the start of a run and, if the run fails, its end. The
-pods of the plan step and of the commit step send what only they know: the pins of the inputs, and the finished data set.
+`dataprep run` sends all events of its run. On a cluster, the operator sends the start of a run and, if the run fails, its end. The pods of
+the plan step and of the commit step send the data that only they know: the pins of the inputs, and the finished data set.
 """
 
 import logging
@@ -53,11 +53,11 @@ class RunEvents:
         return self._result is not None
 
     def planned(self, plan: Plan) -> None:
-        """Notes the plan, which has the pins of the inputs."""
+        """Adds the plan, which has the pins of the inputs, to the events."""
         self._plan = plan
 
     def committed(self, result: CommitResult) -> None:
-        """Notes the finished data set."""
+        """Adds the finished data set to the events."""
         self._result = result
 
     def send(self, kind: events.Kind, *, error: str | None = None) -> None:
@@ -127,12 +127,12 @@ def _run(job: DataPrepJob, receiver: sending.Receiver, *, run: str) -> events.Ru
 
 
 def _inputs(spec: DataPrepJobSpec, plan: Plan | None, result: CommitResult | None) -> list[events.DataSet]:
-    """Returns the inputs, with the pins and numbers of their files if the plan is known."""
+    """Returns the inputs, with their versions and counts if the plan is known."""
     names = jobs.input_names(spec)
     distinct = list(dict.fromkeys(names.values()))
     if plan is None:
         return [events.DataSet(name) for name in distinct]
-    # The bad records aren't counted for each input.
+    # Bad records are counted only for the whole run. So the number for an input is known only if there is no other input.
     bad = result.records.bad if result is not None and len(distinct) == 1 else None
     if not 0 < len(plan.units) <= _MOST_UNITS:
         facets = events.version(plan.head.inputs_sha256)
@@ -148,7 +148,7 @@ def _inputs(spec: DataPrepJobSpec, plan: Plan | None, result: CommitResult | Non
 
 
 class _Read:
-    """What a run reads of one input."""
+    """The files of one input that a run reads."""
 
     def __init__(self) -> None:
         self._pins: dict[str, str] = {}
@@ -166,7 +166,7 @@ class _Read:
         return events.version(events.version_of_files(self._pins)) if self._pins else {}
 
     def use(self, bad: int | None) -> dict[str, Any]:
-        """Returns the numbers of records, bytes and files, and the files."""
+        """Returns the list of files, and the counts of records, bytes and files."""
         return events.input_use(records=self._records, size=self._size, files=sorted(self._pins), count=len(self._pins), bad=bad)
 
 
@@ -188,7 +188,7 @@ def _input_of(uri: str, names: Mapping[str, DataSetName]) -> DataSetName | None:
 
 
 def _outputs(spec: DataPrepJobSpec, access: Access, result: CommitResult | None) -> list[events.DataSet]:
-    """Returns the outputs. The finished data set has its version, schema, statistics and numbers."""
+    """Returns the outputs. If the data set is finished, the outputs include the data set's version, schema, statistics and counts."""
     names = jobs.output_names(spec)
     if result is None:
         return [events.DataSet(name) for name in names]
@@ -214,14 +214,14 @@ def _outputs(spec: DataPrepJobSpec, access: Access, result: CommitResult | None)
 def _fields(manifest: Manifest) -> list[dict[str, Any]]:
     """Returns the fields of the schema, in the spec's order.
 
-    The type of a tensor ends with its shape, in which -1 stands for any length.
+    The type of a tensor ends with its shape, in which -1 means any length.
     """
     features = sorted(manifest.features, key=lambda feature: feature.get("place", 0))
     return [{"name": feature["name"], "type": f"{feature['dtype']}{feature['shape'] or ''}".replace(" ", "")} for feature in features]
 
 
 def _columns(statistics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Returns the numbers of records with and without a value, the smallest and the largest value of each feature, over all splits."""
+    """For each feature, returns the numbers of records with and without a value, and the smallest and largest value, over all splits."""
     columns: dict[str, dict[str, float]] = {}
     for split in statistics["splits"].values():
         for name, feature in split["features"].items():

@@ -39,8 +39,8 @@ class TooSlowError(ConvertError):
 def is_small(planned: PlannedRun) -> bool:
     """Whether this process does the complete job.
 
-    If a process finds another process's plan, it only reports that plan, because the other process may have run out of memory. There is one
-    exception: the other process has finished the plan's data set.
+    A process that finds another process's plan only reports this plan, because the other process may have run out of memory. It does the
+    job only if the plan's data set had been finished before.
     """
     result = planned.result
     return planned.is_new and planned.size is not None and planned.size <= SMALL_BYTES and 1 <= result.shards <= MOST_SHARDS

@@ -60,8 +60,8 @@ def run_plan_step(
     """Plans the job and claims its output folder. Idempotent: a second call uses the first call's plan.
 
     `maker` is the process that does all steps of the job, or None if other processes do the work. `pods` is the name prefix of the job's
-    pods. It is given if one of these pods may have finished the data set before the pod's result was read. `scan` is called after the
-    stores have been checked and before the source is read.
+    pods, if one of them may have finished the data set although the pod's result was never read. `scan` is called after the stores have
+    been checked and before the source is read.
     """
     allocator.tune_allocator()
     warnings = check_stores(job, access, check=check)
@@ -124,15 +124,15 @@ def take_output(
     draft.take_over(folder)
     folder.claim(maker)
     before_change()
-    # Another run may have written `_SUCCESS` before the claim; that file is removed. If, however, another process finished this run while
-    # this process was suspended, `_SUCCESS` is kept.
+    # Remove the `_SUCCESS` that existed when the job was planned, and the `_SUCCESS` of any other run. Keep a new `_SUCCESS` of this run,
+    # because another process may have finished this run while this process was suspended.
     current = folder.success()
     if current is not None and (current == success or current.run_id != folder.run_id):
         folder.remove_success()
     plan = draft.store(folder)
     warnings = [*warnings, *_space_warnings(draft, plan)]
-    # If this run had been finished before, no earlier process died during its work, so this process counts as new. Later processes don't
-    # count as new, because they find no `_SUCCESS`.
+    # If this run had been finished before, this process counts as new, because no earlier process has died while working on the run. Later
+    # processes find no `_SUCCESS`, so they don't count as new.
     begins_again = current is not None and current == success and current.run_id == folder.run_id
     is_new = plan is draft.plan or begins_again
     return PlannedRun(plan=plan, result=_result(draft, plan, folder, warnings=warnings), is_new=is_new, size=draft.size)
@@ -154,7 +154,7 @@ def _finished_by(pods: str, folder: RunFolder) -> Plan | None:
 
 
 def _is_whole(success: Success, folder: RunFolder) -> bool:
-    """Whether the finished data set's files are as the run wrote them and the run still owns the folder. The next steps require both."""
+    """Whether the files of the finished data set are unchanged and the run still owns the folder. The next steps require both."""
     try:
         owner = folder.owner()
         return owner is not None and owner.run_id == folder.run_id and is_untouched(folder.manifest(success), folder)
@@ -180,8 +180,7 @@ def _space_warnings(draft: Draft, plan: Plan) -> Iterator[str]:
 def _rule_warnings(draft: Draft, folder: RunFolder, success: Success) -> Iterator[str]:
     """Yields a warning for each new rule that will make the new data set differ from the finished data set in the folder.
 
-    The finished data set may differ in these ways: it lacks records with nulls, has struct fields as columns, has numbers in place of times
-    and decimals, was made by comparing decimals as float64, or has INT96 times in nanoseconds.
+    The new rules are about records with nulls, struct fields, the types of times and decimals, the comparison of decimals, and INT96 times.
     """
     parts = draft.plan.head.parts
     has_new_nulls = draft.spec.nulls is None and "nulls" in parts
@@ -295,9 +294,9 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None, *, 
 
 
 def refuse_finished(spec: DataPrepJobSpec, access: Access) -> None:
-    """Raises OutputExists when the folder contains a finished data set and `overwrite` is Never, before much is read for the plan.
+    """Raises OutputExists when the folder contains a finished data set and `overwrite` is Never.
 
-    Must not be called if a pod of this job may have finished the data set.
+    Call this function before reading much for the plan, but not if a pod of this job may have finished the data set.
     """
     folder = OutputFolder(spec.output.uri, access)
     if spec.output.overwrite == "Never" and (success := folder.success()) is not None:

@@ -117,7 +117,7 @@ def run_tasks(
     is_divided: bool = False,
     executors: "Executors | None" = None,
 ) -> None:
-    """Runs all convert tasks, `workers` at a time. Raises the first task's error after the other tasks have stopped.
+    """Runs all convert tasks, `workers` at a time. If a task fails, the other tasks stop before the error is raised.
 
     `is_divided` says that the first round of a shuffle is finished, so that each task reads only its own records. If there are `executors`,
     they run all tasks.
@@ -162,7 +162,7 @@ def _works_alone(job: DataPrepJob, plan: Plan, tasks: int, workers: int) -> bool
 def _run_round(
     job: DataPrepJob, round_: Round, plan: Plan, access: Access, *, workers: int, watch: Watch, executors: "Executors | None"
 ) -> None:
-    """Runs all tasks of a round, `workers` at a time. Raises the first task's error after the other tasks have stopped."""
+    """Runs all tasks of a round, `workers` at a time. If a task fails, the other tasks stop before the error is raised."""
     tasks = round_.count(plan)
     planned = _PlannedTasks(job, round_, plan.head.run_id, plan.sha256)
     if executors is not None:
@@ -199,7 +199,7 @@ def _run_round(
 
 @dataclass(frozen=True)
 class _PlannedTasks:
-    """The tasks of a round, for other processes, which load the stored plan."""
+    """The tasks of a round that other processes run. These processes load the stored plan."""
 
     job: DataPrepJob
     round: Round

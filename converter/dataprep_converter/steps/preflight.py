@@ -1,7 +1,7 @@
 """Preflight: checks, before any worker starts, that every source exists and that the job has all permissions it needs at the destination.
 
-Depending on the fault, the error names the host, the user and the path, or the missing permission. The preflight takes at most 30 s, and
-leaves nothing behind except the output folder.
+Depending on the fault, the error names either the missing permission, or the host, the user and the path. The preflight takes at most 30 s,
+and leaves nothing behind except the output folder.
 """
 
 import contextvars

@@ -62,7 +62,7 @@ class Done(Generic[ResultT]):
 
 
 def may_hang(job: DataPrepJob) -> bool:
-    """Whether this process itself must not write to the job's output."""
+    """Whether writing to the job's output may hang, so that only child processes may write."""
     return scheme_of(job.spec.output.uri) == "hdfs"
 
 
@@ -78,12 +78,12 @@ def run_in_processes(
     stops_at_error: bool = True,
     publishes: bool = True,
 ) -> Done[ResultT]:
-    """Runs the tasks with these numbers in up to `workers` processes, until all tasks are done or one has failed.
+    """Runs the tasks with these numbers in up to `workers` processes, until all tasks are done or one task has failed.
 
     `own` runs tasks in this process, or is None if only other processes run tasks. `watch` is called with a task's number and its progress.
     If a task fails and `stops_at_error` is set, the other tasks stop. If `stops_at_error` isn't set, the tasks that have begun are
-    finished. If a process is killed, the tasks of the other processes are finished too. Unless the tasks publish something (`publishes`),
-    an interrupt ends the other processes immediately.
+    finished. If a process is killed, the tasks of the other processes are finished too. If the tasks publish nothing (`publishes` is
+    false), an interrupt ends the other processes immediately.
     """
     fork_server.get_ready()
     context = fork_server.context()
@@ -182,7 +182,7 @@ _process: _Process[Any, Any] | None = None
 
 @dataclass
 class _TaskQueue(Generic[ResultT]):
-    """The tasks that haven't started, and the outcomes of the tasks that have. Several threads run tasks; each thread runs one task at a
+    """The tasks that haven't started, and the outcomes of all other tasks. Several threads run tasks; each thread runs one task at a
     time."""
 
     waiting_tasks: deque[int]
@@ -191,7 +191,7 @@ class _TaskQueue(Generic[ResultT]):
     done: Done[ResultT] = field(default_factory=Done)
 
     def do(self, work: Callable[[int], ResultT]) -> None:
-        """Runs one task after another, until none is left or one has failed.
+        """Runs one task after another, until no task is left or a task has failed.
 
         If a process is killed, the tasks of the other processes still finish.
         """

@@ -1,10 +1,10 @@
 """`spec.deletionPolicy: Delete`: removes exactly the files that the runs of one job have written.
 
 Two conditions protect other files: the folder must belong to one of the given runs, and each visible file must match a report or the
-manifest of such a run.
+manifest of one of these runs.
 
-The removal can be repeated after a crash, because plans, reports and manifests are removed after the files that they list, and OWNER is
-removed last. The commit step also removes files, but only those of *earlier* runs.
+The removal can be repeated after a crash: plans, reports and manifests are removed after the files that they list, and OWNER is removed
+last. The commit step also removes files, but only the files of *earlier* runs.
 """
 
 import re
@@ -99,7 +99,8 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     kept_paths = sorted(set(existing) - ours)
     removed_sizes = _delete(folder, ours, entries)
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.beside() if path in entries], entries)
-    # A scan's pod that was paused, or an executor that joins tables, may have stored files after the plan step removed all others.
+    # The plan step has removed its intermediate files. But a paused pod of a scan, or an executor that joins tables, may have stored more
+    # files since then.
     removed_sizes += _delete(folder, filter(_OF_A_PLAN_STEP.fullmatch, entries), entries)
     # Reports are removed after the plan, because once the plan is gone, a second attempt needs the reports to identify the files.
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if path.endswith("/plan.json")], entries)

@@ -38,7 +38,8 @@ def _run(
         access.sql_engine = executors.sql_engine(job)
     kind = kind_of(job.spec)
     display.planning(access.progress)
-    # A script's program and Spark's executors can keep running after this process has been killed, so this process isn't given as the maker.
+    # A script's program and Spark's executors can keep running after this process has been killed. So OWNER must not name this process as
+    # the maker of the run: the run would seem to have ended with this process.
     maker = makers.this_process(job.metadata.name) if job.spec.script is None and executors is None else None
     prepared = run_plan_step(job, access, maker=maker, scan=lambda: kind.scan_here(job, access=access, workers=workers, watch=display))
     plan_result = prepared.result

@@ -71,7 +71,8 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
         foreign = [path for path in sorted(entries) if path not in files]
         if foreign:
             raise NotWhole(
-                f"{folder.uri} holds files that script.outputs doesn't match: {_shorten(foreign)}. Add them there, or give them names that begin with _ or a dot.",
+                f"{folder.uri} holds files that script.outputs doesn't match: {_shorten(foreign)}. Add them to script.outputs, or give "
+                "them names that begin with _ or a dot.",
                 uri=folder.uri,
             )
         reports = [_report(number, path, files[path], entries[path], plan) for number, path in enumerate(paths)]

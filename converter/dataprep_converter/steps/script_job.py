@@ -103,7 +103,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 
 
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
-    """Returns a digest of everything that the program is given besides its arguments: the code, the input files and the variables.
+    """Returns a digest of everything that the program gets in addition to its arguments: the code, the input files and the variables.
 
     If the script doesn't name an image, the digest also covers the workers' image.
     """

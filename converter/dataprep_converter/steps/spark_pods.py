@@ -1,10 +1,11 @@
-"""A Spark cluster of the pods of one Job, in Spark's standalone mode. The pods need no rights on the Kubernetes API.
+"""A Spark cluster in the pods of one Job, in Spark's standalone mode. The pods need no permissions on the Kubernetes API.
 
-The pod of index 0 runs the master, and this process is the driver. Each other pod runs a worker, which starts one executor. All processes
-authenticate themselves with the secret of the cluster, and encrypt what they send and what they write to disk. The secret is only in a file
-that belongs to the pod's user: not in a command line, and not in an environment variable of a pod.
+The pod with index 0 runs the master and the driver; the driver is the process of this command. Each other pod runs a worker, which starts
+one executor. All processes authenticate themselves with the secret of the cluster, and encrypt all data that they send or write to disk.
+The secret is stored only in a file of the pod's user. No command line and no environment variable of a pod contains the secret.
 
-A worker never ends by itself, because it can't know whether a master that is gone comes back. The Job ends it when index 0 has succeeded.
+A worker never ends by itself, because it can't know whether a lost master will return. The Job ends the workers when the pod with index 0
+has succeeded.
 """
 
 import importlib.util
@@ -31,12 +32,12 @@ logger = logging.getLogger(__name__)
 RPC_PORT: Final = 7078
 """The port of the driver and of the workers."""
 BLOCKS_PORT: Final = 7079
-"""The port of the driver and the executors for blocks of data."""
+"""The port on which the driver and the executors exchange blocks of data."""
 START_SECONDS: Final = 120.0
 """How long the master may take to start. On a busy machine with two cores, it took 20 s."""
 _POLL_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 5.0
-"""How often a worker looks the master's name up."""
+"""How often a worker looks up the master's name."""
 _SAY_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 10.0
 _CONF_FILE: Final = "spark-defaults.conf"
@@ -47,7 +48,8 @@ _SECURITY: Final[Mapping[str, str]] = {
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
     "spark.network.crypto.saslFallback": "false",
     "spark.io.encryption.enabled": "true",
-    # Nothing answers without the secret: the pages of the master and the workers are bound to their pod (`_environment`).
+    # No port may answer without the secret. So the web page of the driver and the REST server of the master are switched off. The web pages
+    # of the master and the workers are bound to their own pod (`_environment`).
     "spark.ui.enabled": "false",
     "spark.master.rest.enabled": "false",
 }
@@ -117,15 +119,15 @@ class Cluster:
             "spark.driver.bindAddress": self.address,
             "spark.driver.port": str(RPC_PORT),
             "spark.blockManager.port": str(BLOCKS_PORT),
-            # The first tasks wait until all executors have come, but not for long: those that are there can begin.
+            # The first tasks wait for all executors. After 120 s, the tasks start on the executors that have connected.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         }
-        # The job's settings come first, so that they can't replace the others, whatever the list of allowed settings contains.
+        # The job's settings come first, so that ours override them even if the list of allowed settings contains one of ours.
         return {**(self.spark.conf or {}), **own, **_SECURITY}
 
     def driver_bytes(self) -> int:
-        """Returns the memory of the driver's Python process: the pod's, without the driver's heap and without the master."""
+        """Returns the memory of the driver's Python process: the pod's memory without the driver's heap and the master's memory."""
         return max(self.memory or 0, self.spark.pod_bytes) - size_in_bytes(self.spark.driver.memory) - DAEMON_BYTES
 
 
@@ -147,9 +149,9 @@ def own_address() -> str:
 
 @contextmanager
 def master(cluster: Cluster, spark: Installation) -> Iterator[None]:
-    """Runs the master during the block. Spark's processes of the block find their settings in SPARK_CONF_DIR."""
+    """Runs the master during the block. Spark processes that the block starts find their settings in SPARK_CONF_DIR."""
     host, port = cluster.endpoint
-    # With --debug, Py4J would log all settings, and so the secret.
+    # With --debug, Py4J would log all settings, including the secret.
     logging.getLogger("py4j").setLevel(logging.INFO)
     _await_name(host, cluster.address)
     with _configured(cluster) as folder:
@@ -164,7 +166,7 @@ def master(cluster: Cluster, spark: Installation) -> Iterator[None]:
 
 
 def work(cluster: Cluster, spark: Installation) -> NoReturn:
-    """Runs a worker, and runs it again whenever it ends or the master's pod is made again. Ends only with this process."""
+    """Runs a worker, and restarts it whenever it ends or the master's pod is replaced. Never returns."""
     host, port = cluster.endpoint
     executor = cluster.spark.executor
     while True:
@@ -175,7 +177,7 @@ def work(cluster: Cluster, spark: Installation) -> NoReturn:
                 *_java(spark, folder),
                 "org.apache.spark.deploy.worker.Worker",
                 *("--host", cluster.address, "--port", str(RPC_PORT), "--webui-port", "0", "--work-dir", work_folder),
-                # One executor: it has all cores, and its heap is all of the memory.
+                # The worker runs a single executor, which has all cores, and whose heap is all of the worker's memory.
                 *("--cores", str(executor.cores), "--memory", executor.memory.upper()),
                 cluster.master,
             ]
@@ -190,7 +192,7 @@ def work(cluster: Cluster, spark: Installation) -> NoReturn:
 
 @contextmanager
 def _configured(cluster: Cluster) -> Iterator[Path]:
-    """Yields a folder with Spark's settings that only this user can read."""
+    """Yields a folder with Spark's settings. Only this user can read the settings."""
     with tempfile.TemporaryDirectory(prefix="spark-conf-") as folder:
         file = Path(folder) / _CONF_FILE
         file.touch(mode=0o600)
@@ -207,22 +209,22 @@ def _environment(spark: Installation, folder: Path) -> dict[str, str]:
         **os.environ,
         "SPARK_CONF_DIR": str(folder),
         "SPARK_HOME": str(spark.home),
-        # A worker would otherwise look for the folders of a build of Spark.
+        # Without this variable, a worker would look for the Scala version in the folders of a Spark build.
         "SPARK_SCALA_VERSION": spark.scala,
-        # The address of the web page, which can't be switched off. All other addresses are given.
+        # The web pages can't be switched off, so they are bound to this address. Spark's settings contain all other addresses.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }
 
 
 def _await_name(host: str, address: str) -> None:
-    """Waits until the name of the master stands for this pod. For some seconds, it may be unknown or stand for an earlier pod. Raises
+    """Waits until the master's name resolves to this pod. For some seconds, the name may be unknown or resolve to an earlier pod. Raises
     Unreachable."""
     deadline = time.monotonic() + START_SECONDS
     while address not in (found := _addresses(host)):
         if time.monotonic() > deadline:
             shown = ", ".join(sorted(found)) or "nothing"
-            raise Unreachable(f"The name {host} stands for {shown} after {START_SECONDS:.0f} s, expected this pod's address {address}.")
+            raise Unreachable(f"The name {host} resolves to {shown} after {START_SECONDS:.0f} s, expected this pod's address {address}.")
         time.sleep(_POLL_SECONDS)
 
 
@@ -234,7 +236,7 @@ def _addresses(host: str) -> set[str]:
 
 
 def _await_start(process: "subprocess.Popen[bytes]", host: str, port: int) -> None:
-    """Waits until the master answers. Raises ConvertError if it ends, and Unreachable if it takes too long."""
+    """Waits until the master answers. Raises ConvertError if the master ends, and Unreachable if it takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while not _answers(host, port):
         if process.poll() is not None:
@@ -245,7 +247,7 @@ def _await_start(process: "subprocess.Popen[bytes]", host: str, port: int) -> No
 
 
 def _await_master(host: str, port: int) -> None:
-    """Waits until the master answers. A deadline of the job ends the wait."""
+    """Waits until the master answers, without a time limit. The job's deadline can end the wait."""
     said = time.monotonic()
     while not _answers(host, port):
         if time.monotonic() - said >= _SAY_SECONDS:
@@ -255,9 +257,10 @@ def _await_master(host: str, port: int) -> None:
 
 
 def _await_end(process: "subprocess.Popen[bytes]", host: str, addresses: set[str]) -> None:
-    """Waits until the worker ends, or until the master's name stands for other addresses than these.
+    """Waits until the worker ends, or until the master's name resolves to addresses other than `addresses`.
 
-    A worker whose master is gone goes on with the former address: if packets to it are dropped, it looks the name up again after minutes.
+    A worker that has lost its master keeps using the old address. If packets to this address are dropped, the worker looks up the name
+    again only after minutes.
     """
     while True:
         try:

@@ -30,7 +30,7 @@ _NUMBERED_ROWS: Final = 1_000_000
 """The number of rows that one task sorts to number them."""
 _MOST_RANGES: Final = 1000
 _PART_BITS: Final = 33
-"""In `monotonically_increasing_id`, the number of bits below the partition's number."""
+"""The number of low bits of `monotonically_increasing_id`. The bits above them are the partition's number."""
 
 T = TypeVar("T")
 
@@ -47,8 +47,8 @@ class SparkSql:
         least_bytes: int,
         translate: Callable[[Exception], ConvertError],
     ) -> None:
-        """`opening` returns the Access of a task. `is_remote` says whether executors are on other machines. The engine helps with more than
-        `least_bytes`. `translate` returns the error to raise for an error of Spark."""
+        """`opening` returns the Access of a task. `is_remote` says whether executors are on other machines. The engine helps with tables
+        and records of more than `least_bytes`. `translate` converts an error of Spark to the error to raise."""
         self._context = context
         self._opening = opening
         self.is_remote = is_remote
@@ -62,7 +62,7 @@ class SparkSql:
 
     @cached_property
     def _session(self) -> Any:
-        """The session. It begins when the engine's thread first needs it."""
+        """The Spark session, which is created when the engine's thread first needs it."""
         from pyspark.sql import SparkSession
 
         self._context.setJobGroup(self._group, "dataprep: plan", interruptOnCancel=True)
@@ -77,7 +77,7 @@ class SparkSql:
             shutil.rmtree(self._warehouse, ignore_errors=True)
 
     def helps(self, size: int) -> bool:
-        """See `SqlEngine`. Smaller tables are joined sooner in the driver's memory, and fewer records are sooner read by the driver."""
+        """See `SqlEngine`. Small tables are joined faster in the driver's memory, and a few records are read faster by the driver."""
         if size <= self._least_bytes:
             return False
         if find_spec("pandas") is None:
@@ -114,7 +114,8 @@ class SparkSql:
                 .withColumn("part", F.spark_partition_id())
                 .withColumn("within", F.monotonically_increasing_id().bitwiseAND((1 << _PART_BITS) - 1))
             )
-            # Keep the parts: Spark samples the borders of the ranges, so parts that are computed again could have other borders.
+            # Keep the partitions. Spark finds the borders of the ranges by sampling, so partitions that are computed again could have other
+            # borders.
             kept = self._keep(view, numbered)
             counts = {row["part"]: row["count"] for row in kept.groupBy("part").count().collect()}
             firsts = F.array([F.lit(first).cast("bigint") for first in _firsts(counts)])
@@ -165,7 +166,7 @@ class SparkSql:
             logger.info("Views can't be removed: %s", exc)
 
     def _keep(self, view: str, frame: Any) -> Any:
-        """Makes a view of a DataFrame, whose rows are kept when they are first computed."""
+        """Makes a view of a DataFrame. The rows are computed once, and kept."""
         from pyspark import StorageLevel
 
         self._kept[view] = frame.persist(StorageLevel.DISK_ONLY)
@@ -190,7 +191,7 @@ class SparkSql:
 
 
 def _firsts(counts: dict[int, int]) -> list[int]:
-    """The number of the first row of each part. `counts` contains the number of rows of each part that isn't empty."""
+    """Returns the number of the first row of each partition. `counts` contains the number of rows of each partition that isn't empty."""
     firsts = [0]
     for part in range(max(counts, default=0)):
         firsts.append(firsts[-1] + counts.get(part, 0))

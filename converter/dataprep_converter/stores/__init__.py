@@ -1,7 +1,7 @@
 """Stores: one small interface over the clients of HDFS, object stores and file systems. Each store is implemented in its own file.
 
-Stores translate every client error into one of ours (see `errors.py`). An object becomes visible under its name only through
-`Upload.commit`, and `abort` leaves nothing behind. Objects are addressed by URI.
+Stores translate every error of a client into one of the converter's errors (`errors.py`). An object becomes visible under its name only
+through `Upload.commit`, and `abort` leaves nothing behind. Objects are addressed by URI.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def has_version(self) -> bool:
-        """Whether the pin differs between versions of the same size. A server that reports only the size has pins such as `12-`."""
+        """Whether the pin distinguishes versions of the same size. If a server reports only the size, a pin looks like `12-`."""
         return self.pin != f"{self.size}-"
 
 
@@ -92,7 +92,7 @@ class StoreSettings:
     """`AES256` or `KMS`."""
     kms_key_id: str | None = None
     requests_per_second: float | None = None
-    """The limit for all processes of the job together."""
+    """The limit on requests per second, for all processes of the job together."""
     entry: str = ""
     """The entry's index in `spec.stores`, as text. Empty if the settings don't come from `spec.stores`."""
     budget: RequestBudget | None = field(default=None, compare=False, repr=False)
@@ -119,8 +119,8 @@ class Upload(Protocol):
     def stage(self) -> None:
         """Sends all bytes to the store, without making the object visible. `write` must not be called afterwards.
 
-        A sweep after this call makes `commit` raise Unreachable. On stores where a sweep can't discard uploads (Azure), any change to the
-        object makes `commit` raise Unreachable.
+        If `Store.sweep` is called after this call, `commit` raises Unreachable. On Azure, where a sweep can't discard uploads, `commit`
+        raises Unreachable if the object has changed since this call.
         """
         ...
 
@@ -247,7 +247,7 @@ class Store(Protocol):
         ...
 
     def stat(self, uri: str) -> Entry | None:
-        """Returns the entry of the file at `uri`, or None if `uri` is absent or a folder."""
+        """Returns the entry of the file at `uri`, or None if `uri` doesn't exist or is a folder."""
         ...
 
     def open(self, uri: str) -> PinnedInput:
@@ -286,7 +286,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class MovesFiles(Protocol):
-    """A store with real folders. Files are removed by moving them into a folder; the move fails if this folder no longer exists."""
+    """A store with real folders, in which files can be moved. A move fails if the target's folder doesn't exist."""
 
     def stat(self, uri: str) -> Entry | None:
         """See `Store`."""
@@ -312,15 +312,15 @@ class CopiesObjects(Protocol):
     def stage_copy(self, source: Entry, uri: str) -> Upload | None:
         """Returns a staged upload (see `Upload.stage`) to `uri` with the bytes of `source`, an object in the same bucket.
 
-        Returns None if this server doesn't support such copies. Raises InputChanged if the object's pin is no longer that of `source`, and
-        NotFound if the object is absent.
+        Returns None if this server doesn't support such copies. Raises InputChanged if the object's pin differs from the pin of `source`,
+        and NotFound if the object is absent.
         """
         ...
 
 
 @runtime_checkable
 class SyncsFolders(Protocol):
-    """A store with folders in which a renamed file isn't durable before its folder is synced."""
+    """A store with folders in which a renamed file becomes durable only when its folder is synced."""
 
     def sync_folder(self, uri: str) -> None:
         """Makes the names of the files in a folder durable."""
@@ -329,7 +329,7 @@ class SyncsFolders(Protocol):
 
 @runtime_checkable
 class WritesAside(Protocol):
-    """A store on which every change is visible immediately. An unfinished folder is therefore written elsewhere.
+    """A store on which every change is visible immediately. So an unfinished folder is written to another place.
 
     The finished folder is published as a whole. Until then, only the job's processes see the new folder (`StoreSettings.outputs`).
     Everybody else sees the folder that was published last.

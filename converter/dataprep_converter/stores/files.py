@@ -48,7 +48,7 @@ def temporary_name(name: str) -> str:
 
 
 def swept(entries: Iterable[Entry], delete: Callable[[str], None]) -> int:
-    """Deletes the files in a listing that have temporary names, and returns their number."""
+    """Deletes the listed files that have temporary names, and returns the number of deleted files."""
     removed = 0
     for entry in entries:
         if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
@@ -307,7 +307,7 @@ class FileInput(Closeable):
                     return data
             self._one_by_one = True
             self._unmap()
-        # Read the pieces one by one, which either recovers from the fault or reports it.
+        # Reading the pieces one by one either succeeds or raises an error that describes the fault.
         return one_by_one(self, offsets, length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Lists the folders of a tree with several requests at the same time, and yields the files in order.
 
-This is for stores that list one folder with each request. Each folder is listed once, as it would be without other requests at the same
-time. While a folder is listed, only the next few of its subfolders are requested, so that memory holds only a few folders.
+This module is for stores that list one folder with each request. Each folder is requested only once. While a folder is listed, only the
+next few of its subfolders are requested, so that memory holds only a few folders.
 """
 
 from collections import deque
@@ -17,20 +17,20 @@ from dataprep_converter.stores import Entry
 AT_ONCE: Final = 8
 """The largest number of requests at the same time, and of subfolders of one folder that are requested before they are needed."""
 _FILES_AHEAD: Final = 10_000
-"""About as many files of the next subfolders may be in memory, so fewer large folders are requested at the same time."""
+"""The approximate limit on the files of the next subfolders in memory. If folders are large, fewer are requested at the same time."""
 _CHILDREN_AHEAD: Final = 1000
-"""The largest number of children of a folder among which the next subfolders are looked for."""
+"""The next subfolders are looked for among at most this many children of a folder."""
 
 Folder = TypeVar("Folder")
 Children: TypeAlias = Iterable[Entry | Folder]
 
 
 def files_in_order(list_folder: Callable[[Folder], Children[Folder]], root: Folder, *, recursive: bool) -> Generator[Entry, None, None]:
-    """Yields the files below `root`, the files of each subfolder at the subfolder's place among the children of its folder.
+    """Yields the files below `root`. The order is depth-first: a subfolder's files come where `list_folder` returned the subfolder.
 
-    `list_folder` returns a folder's children in order, and is called in several threads. If it returns an iterator instead of a sequence,
-    it has received only the first children. An error is raised when its folder is due. Closing the generator waits for the requests that
-    have been sent.
+    `list_folder` is called in several threads. It returns a folder's children in order: as a sequence, or as an iterator if further
+    requests are needed. If a folder can't be listed, the error is raised after all files before that folder have been yielded. Closing the
+    generator waits for the requests that have been sent.
     """
     if recursive:
         yield from _Tree(list_folder).files(root)
@@ -46,7 +46,7 @@ class _Tree(Generic[Folder]):
         self._folders = 0
         """The number of subfolders listed so far."""
         self._files = 0
-        """The number of their children, as far as they were received at once."""
+        """The number of children in these subfolders. If only the first children were received, the number is an estimate."""
 
     def files(self, root: Folder) -> Iterator[Entry]:
         """Yields the files in order."""
@@ -75,30 +75,30 @@ class _Tree(Generic[Folder]):
 
     @property
     def _most(self) -> int:
-        """The number of subfolders of a folder to request at the same time. Until the size of one subfolder is known, this is one."""
+        """How many subfolders of one folder to request at the same time: one until the size of a subfolder is known."""
         return max(1, min(AT_ONCE, _FILES_AHEAD * self._folders // max(1, self._files)))
 
 
 class _Level(Generic[Folder]):
-    """A folder whose children are taken one by one, while its next subfolders are requested."""
+    """One folder of the walk. Its children are taken one by one, and its next subfolders are requested in advance."""
 
     def __init__(self, children: Children[Folder]) -> None:
         self._children = iter(children)
         self._ahead: deque[Entry | Future[Children[Folder]]] = deque()
         """The next children."""
         self._requested = 0
-        """The number of subfolders among them."""
+        """The number of subfolders among the next children."""
         self._failure: ConvertError | None = None
-        """The error after these children."""
+        """The error to raise after the next children."""
 
     def next(self, request: Callable[[Folder], Future[Children[Folder]]], *, most: int) -> Entry | Future[Children[Folder]] | None:
-        """Returns the next file, the children of the next subfolder, or None at the end. Requests subfolders if fewer than `most` are."""
+        """Returns the next file, the children of the next subfolder, or None at the end. Requests up to `most` subfolders in advance."""
         while self._requested < most and len(self._ahead) < _CHILDREN_AHEAD and self._failure is None:
             try:
                 child = next(self._children)
             except StopIteration:
                 break
-            except ConvertError as exc:  # raised below, after the children before it
+            except ConvertError as exc:  # raised below, after the earlier children have been returned
                 self._failure = exc
                 break
             self._ahead.append(child if isinstance(child, Entry) else request(child))

@@ -1,4 +1,4 @@
-"""Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. Schemes read through fsspec can only be sources.
+"""Uses fsspec to read schemes that have no store class, such as `ftp://`. Schemes that are read through fsspec can only be sources.
 
 fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order in listings. So this
 store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and is checked
@@ -27,7 +27,7 @@ from dataprep_converter.stores.read_only import ReadOnlyStore
 _PIECE: Final = 4 << 20
 _RECEIVED: Final = 1 << 20
 _MARKS: Final = ("ETag", "etag", "checksum", "blob_id", "mtime", "modified", "modify", "LastModified", "last_modified", "created")
-"""Keys of a file's metadata that show whether the file has changed, the most reliable key first."""
+"""Keys of a file's metadata that show whether the file has changed. The most reliable key comes first."""
 _LOGIN: Final = {"username": "username", "password": "password"}
 _LOGIN_REFUSED: Final = ("530", "331", "332")
 
@@ -95,8 +95,7 @@ class FsspecStore(ReadOnlyStore):
     def _by_ftp(self, uri: str, start: int, end: int) -> Iterator[bytes]:
         """Reads a range over a separate connection and then closes it.
 
-        On the shared connection, fsspec would abort the transfer and continue to use the connection, but many servers close it after an
-        abort.
+        fsspec itself would abort the transfer and reuse its shared connection, but many servers close the connection after an abort.
         """
         with self._border(uri):
             system = self.connect(uri)
@@ -138,7 +137,7 @@ class FsspecStore(ReadOnlyStore):
     def _ask(self, uri: str, call: Callable[[System, str], T]) -> T:
         """Returns the result of a call to the URI's file system.
 
-        Translates errors. After Unreachable, the next call opens a new connection.
+        Translates errors. If a call raises Unreachable, the next call opens a new connection.
         """
         authority = uri.partition("://")[2].partition("/")[0]
         with self._turn:
@@ -160,7 +159,7 @@ class FsspecStore(ReadOnlyStore):
         return path
 
     def refresh(self, system: System) -> None:
-        """Clears the system's cache, so that the system queries the server again."""
+        """Clears the file system's cache, so that the next call queries the server."""
         system.invalidate_cache()
 
     def read_range(self, system: System, path: str, start: int, end: int) -> bytes:

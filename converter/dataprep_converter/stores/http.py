@@ -172,7 +172,7 @@ def _request(uri: str, method: str, headers: dict[str, str], budget: RequestBudg
     if "@" in parts.netloc:
         raise BadSpec(f"An address must not contain a user and a password: {_without_secrets(uri)}.")
     address = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
-    # If the file were compressed in transit, its size and ranges would be those of the compressed data.
+    # If the file were compressed in transit, its size and ranges would refer to the compressed data.
     request = urllib.request.Request(address, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
     sent_at = budget.wait_turn()
     try:

@@ -1,9 +1,9 @@
-"""Reads `hf://` addresses, which name repositories on the Hugging Face Hub, through the fsspec file system of the library
-(huggingface_hub), and writes data sets there.
+"""Reads repositories on the Hugging Face Hub (`hf://`), and writes data sets to them. Files are read through the fsspec file system of the
+library, huggingface_hub.
 
 A branch can move while a job runs. So the plan step looks up the commit of each revision once, and every process of the job reads this
-commit (`StoreSettings.commits`). A file's pin contains the id of its content. So unchanged files keep their pins, even if a process that
-has no plan finds a later commit.
+commit (`StoreSettings.commits`). A file's pin contains the id of its content. So even if a process without a plan finds a later commit, the
+pins of unchanged files stay the same.
 
 A job's output is written to a working branch and published in one commit (`hub_branch.py`, which sends its requests through
 `hub_repository.py`). The job's processes see the output folder on the working branch; everybody else sees the branch that the address
@@ -38,7 +38,7 @@ _FORBIDDEN: Final = 403
 _MISSING: Final = 404
 _LFS: Final = "/info/lfs/"
 _REFUSED_FILES: Final = "LFS batch API returned errors"
-"""The beginning of the library's error message if the Hub refuses individual files."""
+"""The library's error message begins with this text if the Hub refuses individual files."""
 
 
 class HubStore(FsspecStore):
@@ -108,7 +108,7 @@ class HubStore(FsspecStore):
         branch = self._output(uri)
         branch.change([Change(uri, branch.folder.path_of(uri), None)])
 
-    def sweep(self, uri: str) -> int:  # noqa: ARG002 - what was sent without a commit has no name, and the Hub removes it
+    def sweep(self, uri: str) -> int:  # noqa: ARG002 - the Hub removes content that was sent but never committed
         return 0
 
     def check_rights(self, uri: str) -> None:
@@ -184,7 +184,7 @@ class HubStore(FsspecStore):
         return data
 
     def to_our_error(self, error: Exception, uri: str) -> ConvertError:
-        """Translates an error. A missing file gets another error than a missing token or unaccepted conditions."""
+        """Translates an error. Distinguishes between a missing file, a missing token, and terms of use that the user hasn't accepted."""
         if isinstance(error, ImportError):
             return BadSpec("hf:// needs the client huggingface_hub: pip install 'dataprep-operator[hf]'.", uri=uri)
         refusal = _refusal(error)
@@ -206,7 +206,7 @@ class HubStore(FsspecStore):
         if status in _REFUSED:
             return BadCredentials(f"{uri}: the Hub refuses the token: {message}.", uri=uri)
         if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
-            # The library wraps an upload's error in an error of its own.
+            # The library wraps an upload's error in another error.
             return translated(error.__cause__, uri)
         return translated(error, uri)
 
@@ -240,14 +240,14 @@ class HubStore(FsspecStore):
 
 
 def _refusal(error: BaseException) -> Any:
-    """Returns the library's error that contains the Hub's response (`error` itself or the one that led to it), or None."""
+    """Returns the error that contains the Hub's response: `error`, its cause or its context. Returns None if none of them does."""
     chain = (error, error.__cause__, error.__context__)
     return next((each for each in chain if isinstance(getattr(getattr(each, "response", None), "status_code", None), int)), None)
 
 
 def _is_of_content(error: Exception, refusal: Any) -> bool:
     """Returns whether a large file's content was refused, either by the Hub or by the storage behind the Hub's signed address. The Hub can
-    refuse all large files or individual ones."""
+    refuse a complete request or individual files."""
     if isinstance(error, ValueError):
         return str(error).startswith(_REFUSED_FILES)
     if refusal is None or refusal.response.status_code != _FORBIDDEN:

@@ -1,19 +1,19 @@
 """The working branch of an output folder on the Hugging Face Hub: a job writes its files there, and then publishes them in one commit.
 
-On the Hub, every change is a commit, which the branch's readers see immediately. So a job writes to a working branch of its own, which
+On the Hub, every change is a commit, which the branch's readers see immediately. So a job writes to a separate working branch, which
 starts from the output's branch. The job sees its output folder on the working branch or, before that branch exists, on the output's branch.
 When the data set is finished, one commit makes the folder on the output's branch equal to the folder on the working branch. Then the
 working branch is removed. The commit on the output's branch is made only if dataprep alone has changed the folder since the working branch
-began. If the output's branch gets another commit first, the Hub refuses this one.
+began. If somebody else commits to the output's branch first, the Hub refuses dataprep's commit.
 
     main      ──o───────────────────────────────o──▶   one commit: copies and removals
                  \\                             /
     dataprep/…    o── units ── plan ── shard ── report ── … ── _SUCCESS
 
 The working branch's name depends only on the output. So all processes of a job find the branch, and a run that takes over the folder from
-another run finds the same OWNER file there. Each commit names its parent. If the branch has moved in the meantime, the conditions of the
-changes are checked again: a file must still be absent, and OWNER must be unchanged since the upload began (`Change`). Changes that wait
-while one commit is sent are made together in the next commit.
+another run finds the same OWNER file there. Each commit names its parent. If the branch has moved in the meantime, the Hub refuses the
+commit, and the conditions of each `Change` are checked again. One condition is that OWNER hasn't changed since the upload began. Changes
+that arrive while a commit is being sent are made together in the next commit.
 """
 
 import hashlib
@@ -202,7 +202,7 @@ class WorkingBranch:
     def _is_finished(self, ours: Mapping[str, str], head: str) -> bool:
         """Returns whether the data set on the working branch is finished or was removed.
 
-        A run that takes over the folder writes OWNER before it removes an earlier run's `_SUCCESS`.
+        A run that takes over the folder writes OWNER before it removes an earlier run's `_SUCCESS`. So both files must name the same run.
         """
         if self._success_path not in ours or self._owner_path not in ours:
             return self._owner_path not in ours
@@ -238,10 +238,10 @@ class WorkingBranch:
                 )
 
     def _remove(self, commit: str) -> None:
-        """Removes the working branch if `commit` is its newest commit. Raises MovedError if there is a newer commit, which may be another
-        run's.
+        """Removes the working branch if `commit` is its newest commit. Raises MovedError if there is a newer commit, possibly by another
+        run.
 
-        The Hub can't check and remove the branch in one request, so a commit between the two requests is lost (docs/design.md).
+        The Hub can't check and remove a branch in one request, so a commit made between the check and the removal is lost (docs/design.md).
         """
         head = self._heads().get(self.name)
         if head not in (None, commit):
@@ -312,7 +312,7 @@ class WorkingBranch:
             return
         operations = [change.prepare() for change in undone]
         for change in undone:
-            # If this attempt fails, don't use the library's object again, because it remembers which content the Hub had.
+            # The library's object remembers which content the Hub already had. So another attempt needs a new object.
             change.operation = None
         try:
             made = self._repository.commit(operations, self.name, head, f"dataprep: {len(operations)} file{'s' * (len(operations) > 1)}")
@@ -323,8 +323,8 @@ class WorkingBranch:
                 change.may_be_done = True
             raise
         if made != head:
-            # `made` equals `head` if the library made no commit, because the Hub already had the content when we sent it. If the file has
-            # been removed since then, it is still missing: the check below raises Unreachable, and the commit is tried again.
+            # If the Hub already had the content when we sent it, the library makes no commit, and `made` equals `head`. If the file has
+            # been removed since then, the check below finds that the file is missing and raises Unreachable, and the commit is tried again.
             self._newer[head] = made
         files = self._repository.files([change.path for change in undone], made)
         ignored = {operation.path_in_repo for operation in operations if getattr(operation, "_should_ignore", False)}

@@ -41,7 +41,7 @@ class HubFolder:
     kind: str
     """The type of the repository, such as `dataset`."""
     revision: str
-    """The branch whose readers get the finished data set."""
+    """The branch on which the finished data set is published."""
     path: str
     """The path in the repository. Empty for the complete repository."""
 
@@ -89,7 +89,7 @@ class HubRepository:
         return heads[revision]
 
     def files(self, paths: Sequence[str], commit: str) -> dict[str, File]:
-        """Maps each of the paths that are files to the file's attributes."""
+        """Returns the attributes of the files among these paths, by path."""
         files: dict[str, File] = {}
         for start in range(0, len(paths), _MOST_PATHS):
             found = self._api.get_paths_info(paths=paths[start : start + _MOST_PATHS], revision=commit, **self._where)
@@ -106,7 +106,7 @@ class HubRepository:
             return {}
 
     def document(self, path: str, commit: str) -> dict[str, Any] | None:
-        """Returns the JSON object in a file at a commit, or None if the file contains anything else."""
+        """Reads a JSON object from a file at a commit. Returns None if the file contains anything else."""
         url = import_module("huggingface_hub").hf_hub_url(filename=path, revision=commit, endpoint=self._api.endpoint, **self._where)
         utils = import_module("huggingface_hub.utils")
         answer = utils.http_backoff("GET", url, headers=self._api._build_hf_headers())  # noqa: SLF001 - the library has no public method
@@ -131,7 +131,7 @@ class HubRepository:
         return True
 
     def send_content(self, operation: Operation, branch: str) -> bool:
-        """Sends a large file's content. The content has no name on the Hub until it is committed. Returns whether the branch exists."""
+        """Sends a large file's content, which has no name on the Hub until it is committed. Returns False if the branch doesn't exist."""
         errors = import_module("huggingface_hub.errors")
         try:
             self._api.preupload_lfs_files(additions=[operation], revision=branch, free_memory=False, **self._where)
@@ -140,7 +140,7 @@ class HubRepository:
         return True
 
     def retry(self, call: Callable[[], None], what: str) -> None:
-        """Calls `call`, and retries if the Hub can't be reached. If other commits are made in the meantime, there are more attempts."""
+        """Calls `call`, and retries if the Hub can't be reached. If other commits move the branch in the meantime, allows more retries."""
 
         def attempt() -> None:
             with self._border(self.folder.uri):

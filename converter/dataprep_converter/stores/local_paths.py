@@ -63,7 +63,9 @@ def translate(error: OSError, path: str) -> NoReturn:
     if error.errno == errno.ENOENT:
         raise NotFound(f"{path} does not exist.", uri=path) from error
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        raise NotPermitted(f"{error.filename or path} is in the way: {error.strerror}.", uri=path) from error
+        raise NotPermitted(
+            f"A part of the path {error.filename or path} is a file, but must be a folder: {error.strerror}.", uri=path
+        ) from error
     if error.errno == errno.EISDIR:
         raise NotPermitted(f"{path} is a folder.", uri=path) from error
     if error.errno == errno.ELOOP:

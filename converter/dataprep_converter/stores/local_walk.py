@@ -102,7 +102,7 @@ def _is_text(names: list[str]) -> bool:
 
 
 def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
-    """Returns the names of the regular files among the given names, and their stat results."""
+    """Returns the names and the stat results of the regular files among `names`."""
     files = []
     states = []
     for name in names:

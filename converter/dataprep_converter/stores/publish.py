@@ -41,7 +41,7 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
 def write_file(
     store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None, check: Callable[[], None] | None = None
 ) -> None:
-    """Writes the pieces as one file, which replaces any existing one. The file isn't visible until it is complete.
+    """Writes the pieces as one file, which replaces any existing file. The file isn't visible until it is complete.
 
     If `check` is given, it is called when all pieces have been sent, and raises an error if the file must not be completed.
     """

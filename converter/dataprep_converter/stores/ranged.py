@@ -73,7 +73,7 @@ class ParallelInput(RangedInput):
     """An object of a store that limits the speed of each connection and serves requests for ranges in any order."""
 
     def __init__(self, entry: Entry, *, digest: str = "", is_limited: bool) -> None:
-        """`is_limited` says that the job limits the store's requests per second. This object then sends as few requests as possible."""
+        """If the job limits the store's requests per second (`is_limited`), this object sends as few requests as possible."""
         super().__init__(entry, digest=digest)
         self._is_limited = is_limited
 

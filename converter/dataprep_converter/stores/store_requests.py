@@ -44,7 +44,7 @@ _CODE_HEADER = "x-ms-error-code"
 
 @dataclass(frozen=True)
 class Answer:
-    """The server's response. `code` is its error code, or empty if the response has no error code."""
+    """The server's response. `code` is the error code in the response, or an empty string."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,9 +1,9 @@
-"""Copies any file or folder to any store. `dataprep copy` uses this module for everything except data sets, which `steps/copy_job.py`
-copies.
+"""Copies any file or folder to any store. `dataprep copy` uses this module for everything except data sets. `steps/copy_job.py` copies data
+sets.
 
 Files outside a data set have no manifest, so they can be compared only with the store's listing. Therefore each file is read with the pin
-from the listing, becomes visible only when it is complete, and is read back. Existing files are compared with the source so that an
-interrupted copy can continue.
+from the listing. The copy becomes visible only when it is complete, and is then read again. Existing files are compared with the source, so
+that an interrupted copy can continue.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ _FILE_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seco
 
 
 class _CancelledError(Exception):
-    """Stops the copy of a file whose result is no longer needed."""
+    """Stops the copy of a file if its result is no longer needed."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ def _name_of(uri: str) -> str:
     """Returns the file's name. In a web address, a query with a signature or token is dropped, and the name is percent-decoded."""
     name = unquote(urlsplit(uri).path).rpartition("/")[2] if scheme_of(uri) in ("http", "https") else uri.rpartition("/")[2]
     if name in ("", ".", ".."):
-        raise BadSpec(f"{uri} doesn't end with a file name: as the destination, give a file name instead of a folder.", uri=uri)
+        raise BadSpec(f"{uri} doesn't end with a file name. As the destination, give a file name instead of a folder.", uri=uri)
     return name
 
 
@@ -140,7 +140,7 @@ class _Copier:
     overwrite: bool
 
     def copy(self, entry: Entry, uri: str) -> bool:
-        """Copies the file and returns True, or returns False if it exists already."""
+        """Copies the file and returns True, or returns False if the destination already has the same content."""
         return retrying(lambda: self._copy(entry, uri), what=f"copy of {entry.uri}", policy=_FILE_RETRY_POLICY)
 
     def _copy(self, entry: Entry, uri: str) -> bool:

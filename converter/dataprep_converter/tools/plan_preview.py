@@ -68,7 +68,7 @@ def preview(job: DataPrepJob, access: Access) -> Preview:
         fault = fault_of_output(draft, job=job.metadata.name)
         mistakes = [str(fault)] if fault is not None else []
         classes: Mapping[str, Counts] = {}
-        # The reader may have made files while planning. Only the plan step stores these files, so their records can't be read here.
+        # If the reader generated files while planning, their records can't be read here, because only the plan step stores such files.
         if isinstance(draft, ConversionDraft) and draft.tables.intermediate is None:
             try:
                 classes, more = _look_at_records(draft, access)
@@ -125,7 +125,7 @@ def _holds_classes(kind: pa.DataType) -> bool:
 
 
 def _count_classes(reader: Reader, plan: Plan, columns: Sequence[str]) -> dict[str, dict[str, Counter[str]]]:
-    """Counts the first records of each split by column, split and class."""
+    """For each of the columns and each split, counts the classes in the first records."""
     names = reader.classes()
     most = _MOST_LISTED if isinstance(reader, ReadsColumns) else _MOST_READ
     counts: dict[str, dict[str, Counter[str]]] = {column: {name: Counter() for name in plan.head.split_names} for column in columns}

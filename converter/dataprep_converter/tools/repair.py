@@ -63,9 +63,9 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     """Makes a data set complete again. Idempotent; a call after an interruption continues the repair.
 
     `job` is the job that made the data set. `job` is needed if the manifest is damaged, if the job runs the user's code, or if the job has
-    HDFS options. Raises NotFound if there is no data set, BadSpec if the job is missing or didn't make the data set, InputChanged naming
-    the inputs that have changed since planning, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields
-    different bytes.
+    HDFS options. Raises NotFound if there is no data set, and BadSpec if the job is missing or didn't make the data set. Raises
+    InputChanged naming the inputs that have changed since planning. Raises OutputExists for files that don't belong to the data set, and
+    NotWhole if the repair yields different bytes.
     """
     access.write_to(uri)
     data_set = _DamagedDataSet(uri, access)
@@ -89,7 +89,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         raise BadSpec(f"The job is not the one that made run {data_set.folder.run_id}.")
     check_versions(head, job_of_run.spec, uri)
     if plan.head.code_sha256 is not None and job_of_run.spec.code is None:
-        raise BadSpec("The job used the user's code (spec.code), which isn't stored with the data set; give the job's file: --job.")
+        raise BadSpec("The job used the user's code (spec.code), which isn't stored with the data set; pass the job file with --job.")
     reports = list(data_set.reports(plan))
     broken = [shard for shard, report in zip(shards(plan.head), reports, strict=True) if report is None]
     copies = data_set.foreign(plan, [report for report in reports if report is not None])
@@ -107,7 +107,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     for path in copies:
         folder.delete(path)
         other_faults.append(f"{path} was a copy of a shard and has been removed")
-    # Bundles are deleted first, so that no bundle has a report that its shard no longer has.
+    # A report is stored in its own file and in a bundle. Bundles are deleted first, so that no bundle contains a report that is deleted.
     numbers = {shard.number for shard in broken}
     for bundle in bundles(head):
         if not numbers.isdisjoint(bundle):
@@ -142,8 +142,8 @@ class _DamagedDataSet:
         manifest = self.manifest or self._unverified
         if manifest is not None and manifest.encoding_version != run_id.ENCODING_VERSION:
             raise BadSpec(
-                f"{self.uri} was made by a release that encodes records differently (encoding {manifest.encoding_version}, this one has "
-                f"{run_id.ENCODING_VERSION}); repair it with dataprep {manifest.tools.get('dataprep', 'of that time')}."
+                f"{self.uri} was made by a release that encodes records differently (encoding {manifest.encoding_version}; this release "
+                f"has encoding {run_id.ENCODING_VERSION}). Repair it with dataprep {manifest.tools.get('dataprep', 'of that time')}."
             )
         content = manifest.content if manifest is not None and crosscheck.content_is_of(self.folder.run_id, manifest) else None
         if given_job is not None:
@@ -155,12 +155,12 @@ class _DamagedDataSet:
             )
         if has_masked_text(content):
             raise BadSpec(
-                f"The job of {self.uri} contained credentials, which aren't stored with the data set; give the job's file: --job."
+                f"The job of {self.uri} contained credentials, which aren't stored with the data set; pass the job file with --job."
             )
         if run_id.as_stored(content) != content:
             raise BadSpec(
-                f"{self.uri} was made by a release that stored the job's credentials in the manifest, which this one doesn't do. Set "
-                "output.overwrite: Always to make the data set again without them."
+                f"{self.uri} was made by a release that stored the job's credentials in the manifest. This release doesn't store them. "
+                "Set output.overwrite: Always to make the data set again without credentials."
             )
         written_job: dict[str, Any] = {
             "apiVersion": API_VERSION,
@@ -181,7 +181,7 @@ class _DamagedDataSet:
         return plan if self._is_of_reports(plan) else None
 
     def _is_of_reports(self, plan: Plan) -> bool:
-        """Whether a report belongs to this plan, or there are no reports."""
+        """Whether one of the reports belongs to this plan, or there are no reports."""
         plans = {report.plan_sha256 for report in own_reports(self.folder, plan.head.shards) if report is not None}
         return not plans or plan.sha256 in plans
 
@@ -198,9 +198,9 @@ class _DamagedDataSet:
             return new.plan
 
     def _plan_of_reports(self, job: DataPrepJob) -> NewPlan:
-        """Returns a new plan, with or without the first round of a shuffle, depending on the plan to which the reports belong.
+        """Returns a new plan. Whether it contains the first round of a shuffle depends on the plan that the reports belong to.
 
-        Earlier releases, and clusters whose operator doesn't run the first round, plan without it.
+        Plans made by earlier releases, or in clusters whose operator doesn't run the first round, don't contain it.
         """
         new = self._new_plan(job)
         with closed_on_error(new):
@@ -220,9 +220,9 @@ class _DamagedDataSet:
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """Returns a new plan, made with the original versions of the rules.
 
-        The manifest records these versions. If it is missing, this release's versions are tried first. Then the newest parts are removed
-        one after another (`joins`, `textUnits`, `int96`, `decimals`, `types`, `heif`, `structs` and `nulls`). The oldest versions are tried
-        last.
+        The manifest records these versions. If the manifest is missing, this release's versions are tried first. Each further attempt
+        leaves out one more of the newest rules, in the order `joins`, `textUnits`, `int96`, `decimals`, `types`, `heif`, `structs`,
+        `nulls`. The oldest versions are tried last.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:
@@ -311,7 +311,7 @@ class _DamagedDataSet:
         self.folder.check_owner()
 
     def _manifest(self) -> Manifest | None:
-        """Returns the manifest if it is consistent and the `_SUCCESS` of this run, if there is one, names it."""
+        """Returns the manifest. Returns None if the manifest is inconsistent, or if this run's `_SUCCESS` names another manifest."""
         path = names.manifest_file(self.folder.run_id)
         content = self.folder.read(path)
         try:

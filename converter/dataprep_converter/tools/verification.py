@@ -1,8 +1,8 @@
 """Verifies a finished data set: reads all of it and compares it with its manifest.
 
 Every byte of each shard is read once. While reading, `verify` checks the format's framing and CRCs, the number of records, the size and the
-SHA-256. A matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only a few evenly
-spaced records of each file are parsed and compared with the features.
+SHA-256. A matching digest proves that the encoder wrote exactly these bytes. So by default, only a few evenly spaced records of each file
+are parsed and compared with the features.
 
 Checking only the framing isn't enough: a TFRecord file that was cut between two records can be read without an error, and a flipped bit in
 a RecordIO file may leave the frames intact.
@@ -71,7 +71,7 @@ class Verification:
             )
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
-        """Yields the differences between the files and what was written: at most one fault per file, with the shards in manifest order."""
+        """Yields the faults of the files, at most one fault per file. The shards are in the order of the manifest."""
         expected = ExpectedFiles.of_manifest(self.manifest)
         differences = expected.compared(self.folder.visible())
         yield from _listing_faults(expected, differences)
@@ -116,7 +116,7 @@ def _listing_faults(expected: ExpectedFiles, found: Differences) -> Iterator[Fau
 
 
 class _CancelledError(Exception):
-    """Stops the check of a file whose result is no longer needed."""
+    """Stops the check of a file if its result is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,8 @@ class _ShardCheck:
     def fault(self, file: ManifestFile) -> Fault | None:
         """Returns the first fault of a listed file, or None if it has no fault or isn't listed.
 
-        A fault is a broken record with its offset, a wrong size, count, schema or digest, or a companion file with wrong content.
+        A fault is one of these: a broken record (with its offset), a wrong size, count, schema or digest, or a companion file with wrong
+        content.
         """
         if file.file in self.missing:
             return None
@@ -187,7 +188,7 @@ def _evenly_spaced(records: int) -> list[int]:
 
 
 def _records(format_: Decoder, pieces: Iterable[bytes], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Yields (offset, record) for each record whose number is in `numbers`, and (count, None) pairs that count the other records."""
+    """Yields (offset, record) for each record whose number is in `numbers`. The other records are only counted, in (count, None) pairs."""
     if not isinstance(format_, ReadsBlocks):
         among = numbers if isinstance(numbers, range) else set(numbers)
         for number, (offset, record) in enumerate(format_.read(pieces)):

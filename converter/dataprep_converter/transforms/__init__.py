@@ -28,7 +28,7 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     "cast": "dataprep_converter.transforms.cast:CastStep",
     "encode": "dataprep_converter.transforms.encode:EncodeStep",
 }
-"""Maps each step's name in `spec.transforms` to the step's class. A new step needs a line in this mapping and a file of its own."""
+"""Maps each step's name in `spec.transforms` to the step's class. A new step needs a line in this mapping and its own file."""
 
 
 @runtime_checkable
@@ -67,7 +67,7 @@ class ReordersSteps(Protocol):
 
     @property
     def moves_steps(self) -> bool:
-        """Whether the step changes the positions of values with the given options."""
+        """Whether a step with these options changes the positions of values."""
         ...
 
 
@@ -119,7 +119,7 @@ class Step(Protocol):
 
 
 def step_class(kind: str) -> type[Step]:
-    """Returns a step's class. Raises BadSpec, listing the known steps, if there is none."""
+    """Returns a step's class. Raises BadSpec, which lists the known steps, if no step has this name."""
     if kind not in TRANSFORMS:
         raise BadSpec(f"No transform named {kind!r}; known: {', '.join(sorted(TRANSFORMS))}.")
     step: type[Step] = resolve_name(TRANSFORMS[kind])

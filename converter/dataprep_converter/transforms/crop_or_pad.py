@@ -49,5 +49,8 @@ class CropOrPadStep:
 
 
 def overlap(size: int, target: int) -> tuple[int, int, int]:
-    """Returns (first source pixel, its target, number of pixels) along one side. An odd pixel is added or removed at the far end."""
+    """Returns (first source pixel, first target pixel, number of pixels) along one side.
+
+    If the difference is odd, the extra pixel is added or removed at the far end.
+    """
     return max(0, (size - target) // 2), max(0, (target - size) // 2), min(size, target)

@@ -29,7 +29,7 @@ from dataprep_converter.transforms.pixels import (
 
 _OF = "The transform decode"
 MOST_PIXELS: Final = 64 << 20
-"""Limit on the total number of pixels in a batch. A larger image gets a batch of its own. Batches of photographs stay below this limit."""
+"""Limit on the total number of pixels in a batch. A larger image gets its own batch. Batches of photographs stay below this limit."""
 
 
 class DecodeStep:

@@ -72,7 +72,7 @@ Side = Column | Literal
 
 
 def compared(kernel: str, left: Side, right: Side, records: pa.RecordBatch) -> Array:
-    """Compares the two sides in each record as Arrow's `kernel` would, but by all digits of decimals.
+    """Compares the two sides in each record. Works like Arrow's `kernel`, but compares all digits of decimals.
 
     The result is null if a value is missing.
     """

@@ -132,7 +132,7 @@ class Expression:
         if isinstance(value, int) and not _LEAST <= value <= _MOST:
             raise BadSpec(
                 f"{self._of}: {self._text!r}: a whole number must be from {_LEAST} to {_MOST}, got {value}. "
-                "A larger number is written as a double, such as 1e20."
+                "Write a larger number as a double, such as 1e20."
             )
 
     def _column(self, name: str, schema: pa.Schema) -> _Value:
@@ -262,7 +262,7 @@ def _column_name(node: ast.expr) -> str | None:
 
 
 def _is_one_of(pairs: Sequence[Sequence[Side]], negated: bool, records: pa.RecordBatch) -> Any:
-    """Returns, for each row, whether the two sides of any pair are equal.
+    """Returns, for each row, whether at least one pair has two equal sides.
 
     If `negated` is set, returns the opposite. As in Arrow's `is_in`, a missing value isn't in any list.
     """

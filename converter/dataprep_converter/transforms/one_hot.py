@@ -15,8 +15,8 @@ from dataprep_converter.records.columns import find_columns, numbers, text_advic
 class OneHotStep:
     """Encodes integer columns.
 
-    A class out of range makes its sample bad, unless `unknownIsBackground` is set. A missing class also makes its sample bad, unless there
-    is a background class.
+    If `unknownIsBackground` is set, a class out of range becomes the background class; otherwise, it makes its sample bad. A missing class
+    becomes the background class if there is a background class; otherwise, it makes its sample bad.
     """
 
     def __init__(self, options: OneHot, schema: pa.Schema) -> None:

@@ -1,4 +1,4 @@
-"""Columns of images between `decode` and the step that makes their sizes equal, and helpers for the image steps.
+"""Columns of images whose sizes still differ, and helpers for the image steps.
 
 A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. A column of encoded images
 contains the files, and the sizes that the images will have after decoding and resizing. The column's type lists the operations that are
@@ -52,7 +52,7 @@ class ImagesType(pa.ExtensionType):
         return cls(Decode(**steps["decode"]), [Resize(**resize) for resize in steps["resizes"]])
 
     def __str__(self) -> str:
-        # A feature or a step that can't process a column of such images includes this text in its error.
+        # If a feature or a step can't process a column of this type, its error message contains this text.
         return "images of different sizes (after decode, add resize with height and width, cropOrPad, or encode)"
 
     def __hash__(self) -> int:
@@ -109,7 +109,7 @@ def images_array(files: Array, sizes: npt.NDArray[np.int64], kind: ImagesType) -
 
 
 def parts(column: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-    """For a column of images of different sizes, returns the files and their sizes: int64[rows, 2] with heights and widths."""
+    """Splits a column of images of different sizes into files and sizes. The sizes are int64[rows, 2]: heights and widths."""
     storage: Any = column
     files, heights, widths = storage.storage.flatten()
     return files, np.stack([to_numpy(heights), to_numpy(widths)], axis=1)
@@ -175,6 +175,6 @@ def size_columns(schema: pa.Schema, name: str) -> list[str]:
 
 
 def sizes_of(schema: pa.Schema, name: str, sizes: npt.NDArray[np.int64]) -> dict[str, Array]:
-    """Returns the values for those of the columns `X/height` and `X/width` that exist."""
+    """Returns the values of the columns `X/height` and `X/width`. A column that doesn't exist is left out."""
     values = {name + HEIGHT: sizes[:, 0], name + WIDTH: sizes[:, 1]}
     return {column: to_arrow(values[column]) for column in size_columns(schema, name)}

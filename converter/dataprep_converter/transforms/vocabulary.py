@@ -107,7 +107,7 @@ class VocabularyStep:
         return without(numbered, faults, records.column(SAMPLE), places) if faults else numbered
 
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
-        """Returns the numbers and, if unknown terms make a record bad, a tuple (row, term, index in the list) for each unknown term."""
+        """Returns the numbers, and a tuple (row, term, index in the list) for each unknown term that makes its record bad."""
         if not is_ragged(column.type):
             numbers = pc.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
             is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))

@@ -18,7 +18,10 @@ _arrow: Any = pa  # the stubs lack types that are known only at run time
 
 # Any, because arrays of other libraries are only known by their attributes.
 def is_array(values: Any) -> bool:
-    """Whether this is an array of any library that NumPy understands, or a column of Arrow. Tables have no single dtype."""
+    """Returns whether this is an Arrow column, or an array of any library that NumPy understands.
+
+    Tables are not arrays. They have no `dtype`, because each column has its own.
+    """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return not pa.types.is_struct(values.type)
     return hasattr(values, "__array__") and hasattr(values, "dtype") and hasattr(values, "shape")

@@ -23,16 +23,16 @@ from dataprep_io.data.streams import Stream
 Names = tuple[str, ...]
 """The names of a column's classes, in the order of their numbers."""
 Wanted = Mapping[str, Names | None]
-"""For each column, the names of its classes, or None if the column's own categories are its classes."""
+"""Maps each column to the names of its classes, or to None if the column's own categories are its classes."""
 
 UNLABELLED: Final = -1
 """The class number that Hugging Face uses for records without a label. Many test splits have such records."""
 _SHOWN_NAMES: Final = 10
 
 
-# Any, because this is what a user passes.
+# Any, because users can pass values of every type.
 def wanted_classes(classes: Any) -> Wanted:
-    """Returns the columns that are to have classes.
+    """Returns the columns that should have classes.
 
     Raises BadSpec unless `classes` lists column names, or maps column names to class names.
     """
@@ -50,8 +50,8 @@ def wanted_classes(classes: Any) -> Wanted:
 def with_classes(stream: Stream, wanted: Wanted) -> Stream:
     """Returns the stream, with class numbers in the wanted columns and in the columns for which the data has class names.
 
-    Raises BadSpec for a column that can't have classes, and NoInput if a column's own categories are wanted and there are no rows. When the
-    rows are read, raises BadData naming a record whose value isn't one of the classes.
+    Raises BadSpec for a column that can't have classes, and NoInput if there are no rows from which to take a column's categories. When the
+    rows are read, raises BadData if a value isn't one of the classes; the message names the record.
     """
     wanted = {**{column: _checked(column, names) for column, names in stream.classes.items()}, **_agreed(wanted, stream)}
     if not wanted:
@@ -59,7 +59,7 @@ def with_classes(stream: Stream, wanted: Wanted) -> Stream:
     for column in wanted:
         if column not in stream.schema.names:
             raise BadSpec(
-                f"The data has no column {column!r}, which classes names: it has {', '.join(stream.schema.names)}."
+                f"classes: the data has no column {column!r}; it has {', '.join(stream.schema.names)}."
                 f"{similar(column, stream.schema.names)}"
             )
     stream, categories = _with_categories(stream, [column for column, names in wanted.items() if names is None])
@@ -86,14 +86,14 @@ def _with_categories(stream: Stream, columns: Sequence[str]) -> tuple[Stream, di
 
 
 def _agreed(wanted: Wanted, stream: Stream) -> dict[str, Names | None]:
-    """Returns the wanted classes, except those that the data has too. Raises BadSpec if the data has other classes for a column."""
+    """Returns the wanted classes that the data doesn't already have. Raises BadSpec if the data has other classes for a column."""
     agreed = {}
     for column, names in wanted.items():
         there = stream.classes.get(column)
         if there is None:
             agreed[column] = names
         elif names not in (None, there):
-            raise BadSpec(f"classes: the classes of {column!r} are {_shown(names or ())}, but those in the data are {_shown(there)}.")
+            raise BadSpec(f"classes: the classes of {column!r} are {_shown(names or ())}, but the data has the classes {_shown(there)}.")
     return agreed
 
 

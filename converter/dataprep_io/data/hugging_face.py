@@ -17,9 +17,9 @@ _arrow: Any = pa  # the stubs lack tensors
 
 # Any, because the library's classes are recognised by name and never imported.
 def rows_without_features(data: Any) -> Iterator[Any] | None:
-    """Returns the rows of a data set if the library knows the columns only after making the rows: after `map`, or with a user's transform.
+    """Returns the rows of a data set whose columns aren't known before the rows are read. Returns None for other data sets.
 
-    Otherwise, returns None.
+    The columns are unknown after `map`, or if the user has set a transform.
     """
     has_transform = (getattr(data, "format", None) or {}).get("type") == "custom"
     return iter(data) if has_transform or data.features is None else None

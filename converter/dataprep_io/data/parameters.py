@@ -14,7 +14,7 @@ AnyPath = str | os.PathLike[str]
 
 # Any here and below, because users can pass values of every type.
 def path(value: Any) -> str:
-    """Returns the text of a path or URI. Raises TypeError for another type, and BadSpec if it is empty."""
+    """Returns the text of a path or URI. Raises TypeError for a value of another type, and BadSpec for an empty text."""
     text = os.fspath(value)
     if not isinstance(text, str):
         raise TypeError(f"uri must be a str or a path; got {value!r}.")
@@ -56,12 +56,12 @@ def schema(value: Any) -> pa.Schema | None:
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """Returns a value for a message: at most this many characters of how Python writes it."""
+    """Returns a value's repr for a message, cut to at most this many characters."""
     text = repr(value)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def check_column_name(name: Any, of: str) -> None:
-    """Raises BadSpec unless the name of a column is text. `of` says, for the message, what has the column."""
+    """Raises BadSpec unless the name of a column is text. In the message, `of` is the name of the data that has the column."""
     if not isinstance(name, str):
         raise BadSpec(f"{of} has a column named {name!r}. Column names must be strings.")

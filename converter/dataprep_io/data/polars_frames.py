@@ -12,9 +12,9 @@ _arrow: Any = pa  # the stubs lack tensors
 
 # Any, because the library's classes are recognised by name and never imported.
 def check_columns(frame: Any) -> None:
-    """Raises BadSpec for a column of a type that Arrow lacks, or of Python objects.
+    """Raises BadSpec for a column of Python objects, or of a type that Arrow lacks.
 
-    The Arrow protocol passes only the objects' addresses.
+    Python objects are refused because the Arrow protocol passes only their addresses.
     """
     for name, kind in frame.schema.items():
         if str(kind) in ("Object", "Int128", "UInt128"):
@@ -24,7 +24,7 @@ def check_columns(frame: Any) -> None:
 
 
 def has_tensors(schema: pa.Schema) -> bool:
-    """Whether there are arrays of arrays."""
+    """Returns whether a column contains arrays of arrays."""
     return any(_shape(field.type) for field in schema)
 
 

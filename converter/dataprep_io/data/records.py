@@ -1,6 +1,6 @@
 """Turns dictionaries, and tuples with named values, into record batches.
 
-The types of the columns are those of the first records, unless a schema is given. Later records must fit.
+A given schema determines the types of the columns. Without a schema, the first records determine these types, and later records must fit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from dataprep_io.data.parameters import check_column_name, shown
 from dataprep_io.data.shared import has_void
 
 _FIRST_RECORDS: Final = 1024
-"""The number of records whose values decide the columns' types."""
+"""The number of records whose values determine the columns' types."""
 _MOST_RECORDS: Final = 16_384
 _BATCH_BYTES: Final = 8 << 20
 _SMALL: Final = frozenset({int, float, bool, type(None)})
-"""The types of small values. To estimate the size of such values, it is enough to count them."""
+"""The types of values that are so small that only their number matters when a size is estimated."""
 _ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError, KeyError)
 """The exceptions that converting values can raise."""
 _POSSIBLE: Final = "a number of at most 64 bits, a decimal, text, bytes, a time, or lists, dictionaries or arrays of these"
@@ -32,8 +32,8 @@ def record_batches(
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Returns the columns and the batches of records. If the records are tuples, `columns` contains the names of their values.
 
-    Raises BadData naming the number of a record that doesn't fit the columns, BadSpec for columns without a name or a type, and TypeError
-    for a record that isn't a dictionary.
+    Raises BadData for a record that doesn't fit the columns; the message contains the record's number. Raises BadSpec for columns without a
+    name or a type, and TypeError for a record that isn't a dictionary.
     """
     chunks = _chunks(_dictionaries(items, columns))
     start, first = next(chunks)
@@ -67,7 +67,7 @@ def _dictionaries(items: Iterable[Any], columns: Sequence[str] | None) -> Iterat
         elif columns is not None:
             values = tuple(item) if isinstance(item, tuple | list) else (item,)
             if len(values) != len(columns):
-                raise BadData(f"Record {number} has {len(values)} values, but there are the {len(columns)} columns {', '.join(columns)}.")
+                raise BadData(f"Record {number} has {len(values)} values, but columns has {len(columns)} names: {', '.join(columns)}.")
             yield dict(zip(columns, values, strict=True))
         elif hasattr(item, "_asdict"):
             yield item._asdict()
@@ -94,7 +94,7 @@ def _chunks(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[Ma
 
 
 def _size(value: Any) -> int:
-    """Returns about how many bytes a value has."""
+    """Returns the approximate size of a value in bytes."""
     if isinstance(value, bytes | str | bytearray):
         return len(value)
     if isinstance(value, list | tuple):
@@ -103,21 +103,21 @@ def _size(value: Any) -> int:
 
 
 def _batch(records: Sequence[Mapping[str, Any]], start: int, schema: pa.Schema, set_by: str) -> pa.RecordBatch:
-    """Returns the records with these columns. `set_by` says, for messages, where the columns come from."""
+    """Returns the records with these columns. `set_by` says in error messages where the columns come from."""
     names = set(schema.names)
     for number, record in enumerate(records, start):
         if not record.keys() <= names:
             unknown = next(name for name in record if name not in names)
             raise BadData(
-                f"Record {number} has {unknown!r}, but the columns of {set_by} are {', '.join(schema.names)}. Pass a schema that has it, or leave "
-                "it out."
+                f"Record {number} has {unknown!r}, but the columns of {set_by} are {', '.join(schema.names)}. Pass a schema with "
+                "this column, or leave the column out."
             )
     arrays = [_column(field.name, [record.get(field.name) for record in records], start, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _column(name: str, values: Sequence[Any], start: int, kind: pa.DataType | None) -> Any:
-    """Returns a column. Raises BadData naming the first record that doesn't fit."""
+    """Returns a column. Raises BadData if a record doesn't fit; the message names the first such record."""
     try:
         return _converted(values, kind)
     except _ERRORS as exc:
@@ -128,13 +128,13 @@ def _column(name: str, values: Sequence[Any], start: int, kind: pa.DataType | No
         number = next((number for number, value in enumerate(values, start) if not _fits(value, expected)), start)
         value = shown(values[number - start])
         raise BadData(
-            f"Record {number}: {name!r} is {value}, expected {expected or _POSSIBLE}. The types are those of the first records; pass schema= to "
-            "set them."
+            f"Record {number}: {name!r} is {value}, expected {expected or _POSSIBLE}. The first records determine the types; pass schema= "
+            "to set them."
         ) from exc
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether this is a missing value of pandas, or a masked value of NumPy. Arrow recognises neither."""
+    """Returns whether this is a missing value of pandas, or a masked value of NumPy. Arrow doesn't recognise these values."""
     return value is np.ma.masked or (type(value).__name__ in ("NAType", "NaTType") and type(value).__module__.startswith("pandas."))
 
 
@@ -180,18 +180,18 @@ def _converted(values: Sequence[Any], kind: pa.DataType | None) -> Any:
 
 
 def _has_shape(array: Any) -> bool:
-    """Whether an array can be stored as a tensor."""
+    """Returns whether an array can be stored as a tensor."""
     return array is not None and array.ndim > 0 and array.dtype.kind in "biuf" and not np.ma.is_masked(array)
 
 
 def _exact(values: Sequence[Any], kind: pa.DataType | None) -> Any:
-    """Returns a column of these values. Raises ArrowException for a fraction in a column of whole numbers, which Arrow would truncate."""
+    """Returns a column of these values. Raises ArrowException instead of truncating a fraction in a column of whole numbers."""
     if kind is None:
         return _arrow.array(values)
     try:
         inferred = _arrow.array(values)
     except pa.ArrowException:
-        return _arrow.array(values, type=kind)  # a type such as a map, which must be given
+        return _arrow.array(values, type=kind)  # a type that must be given in the schema, such as a map
     if inferred.type == kind:
         return inferred
     column = _arrow.array(values, type=kind)
@@ -201,7 +201,7 @@ def _exact(values: Sequence[Any], kind: pa.DataType | None) -> Any:
 
 
 def _has_fractions(kind: Any) -> bool:
-    """Whether the type has floats, at any depth."""
+    """Returns whether the type contains floats, at any depth."""
     return pa.types.is_floating(kind) or any(_has_fractions(kind.field(place).type) for place in range(kind.num_fields))
 
 

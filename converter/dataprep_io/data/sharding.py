@@ -1,7 +1,7 @@
 """Divides a stream of rows into shards, and lets several threads write them.
 
-A shard's rows are collected before a thread writes them. So memory holds the rows of one growing shard for each split, and of the shards
-that the threads are writing.
+A shard's rows are collected before a thread writes them. So memory holds one growing shard for each split, and the shards that the threads
+are writing.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _arrow: Any = pa  # the stubs don't know slices by a mask
 
 @dataclass(frozen=True)
 class Limits:
-    """When a shard is full."""
+    """The limits at which a shard is full."""
 
     records: int | None = None
     size: int = DEFAULT_BYTES
@@ -63,13 +63,13 @@ class _Collected:
         self._batches, self._records, self._bytes = [], 0, 0
 
     def _room(self, batch: pa.RecordBatch) -> int:
-        """Returns how many rows of the batch fit into the shard; at least one."""
+        """Returns how many rows of the batch fit into the shard, but at least 1."""
         of_bytes = -(-(self._limits.size - self._bytes) * batch.num_rows // max(1, batch.nbytes))
         return max(1, of_bytes if self._limits.records is None else min(of_bytes, self._limits.records - self._records))
 
 
 def shards_of(stream: Stream, limits: Limits, *, split_column: str | None = None) -> Iterator[list[pa.RecordBatch]]:
-    """Yields the rows of each shard. With `split_column`, a shard has rows of one split, in their order.
+    """Yields the rows of each shard. With `split_column`, all rows of a shard belong to one split. The rows of a split keep their order.
 
     Raises BadData for a row without a split, and BadSpec as soon as there are too many splits.
     """
@@ -112,7 +112,8 @@ def written_by_threads(
     watch: Callable[[int, int], None] = lambda *_: None,
 ) -> list[_T]:
     """Calls `write` in several threads, with each shard's number, the number of records before it, and its rows. Returns what the calls
-    returned, in the shards' order. Calls `watch` in this thread with the numbers of shards and records whose writing has begun.
+    returned, in the shards' order. After submitting a shard, calls `watch` in this thread with the total numbers of submitted
+    shards and records.
 
     Raises the first error, but only after all writes in progress have ended.
     """

@@ -58,7 +58,7 @@ _WORDS: Final = (
     (r"fileName", "file_name"),
     (r"python:shard-(\d+)", r"shard \1 of the data"),
 )
-"""Patterns in messages about data frames, and what messages of `write` say instead."""
+"""Pairs of strings: a pattern that matches text in messages about data frames, and the replacement in messages of `write`."""
 
 _in_words_of_write = in_words(_WORDS)
 """A decorator that rewords messages about data frames for users of `write`."""
@@ -101,7 +101,7 @@ def begin_write(options: WriteOptions, settings: Iterable[StoreSettings]) -> Wri
 
 @_in_words_of_write
 def with_columns(write: Write, schema: pa.Schema, *, classes: Mapping[str, tuple[str, ...]], split_column: str | None) -> Write:
-    """Returns the write of rows with these columns and names of classes. See `columns.with_columns`."""
+    """Returns the write with these columns and class names. See `columns.with_columns`."""
     options = replace(write.options, classes=classes, split_column=split_column)
     with in_words_of(write.engine):
         return columns.with_columns(replace(write, options=options), schema)
@@ -111,7 +111,7 @@ def with_columns(write: Write, schema: pa.Schema, *, classes: Mapping[str, tuple
 def write_partition(write: Write, batches: Sequence[pa.RecordBatch], *, number: int, first: int | None) -> WrittenPartition:
     """See `attempts.write_partition`. Tries again if the store can't be reached; files of earlier attempts stay hidden.
 
-    `first` is the number of the partition's first record, for messages, or None if the records weren't consecutive.
+    In messages, `first` is the number of the partition's first record. It is None if the records weren't consecutive.
     """
     try:
         for attempt in range(1, MOST_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""The splits of the rows that `write` gets: either each split has a table of its own, or a column names each row's split."""
+"""The splits of the rows that `write` gets: either each split has a separate table, or a column names each row's split."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,13 +20,13 @@ _SHOWN: Final = 60
 
 # Any here and below, because other libraries' classes are recognised by name and never imported.
 def has_table_for_each_split(data: Any) -> bool:
-    """Whether the data is a mapping from splits to their data."""
+    """Returns whether the data is a mapping from splits to their data."""
     is_mapping = isinstance(data, Mapping) and len(data) > 0 and not any(is_array(values) for values in data.values())
     return is_mapping or is_of(data, "datasets", "DatasetDict", "IterableDatasetDict")
 
 
 def stream_with_splits(data: Any, options: Options, wanted: Wanted, split_column: str | None) -> tuple[Stream, str | None]:
-    """Returns the rows of `data` with the wanted classes, and the name of the column that names each row's split, if there is one."""
+    """Returns the rows of `data` with the wanted classes, and the column that contains each row's split (or None)."""
     if has_table_for_each_split(data):
         if not data:
             raise NoInput("The data has no splits, so there is nothing to write.")
@@ -94,7 +94,7 @@ def _with_split_column(streams: dict[str, Stream]) -> tuple[Stream, str]:
 
 
 def _with_texts(stream: Stream, column: str) -> Stream:
-    """Returns the stream with a text column as Arrow's `string`. Other libraries' text may have another type, or be a dictionary."""
+    """Returns the stream with a text column as Arrow's `string`. Other libraries may use another type of text, or a dictionary type."""
     place = stream.schema.get_field_index(column)
     if place < 0 or not is_any_text(without_dictionary(kind := stream.schema.field(place).type)) or kind == pa.string():
         return stream

@@ -47,7 +47,8 @@ class Options:
     categories: tuple[str, ...] = ()
     """The columns for which the complete list of categories is needed."""
     opened: ExitStack | None = None
-    """Closes what was opened to read the rows, once the rows aren't needed any more. Until then, a DuckDB connection is blocked."""
+    """Closes the resources that were opened to read the rows. Called when the rows aren't needed any more, because a DuckDB connection is
+    blocked until then."""
 
 
 # Any, because other libraries' classes are recognised by name and never imported.
@@ -67,7 +68,7 @@ def stream_of(data: Any, options: Options) -> Stream:
 
 
 def _has_columns(convert: Callable[[Any, Options], Stream]) -> Callable[[Any, Options], Stream]:
-    """Wraps `convert`, for data that already has columns. The result raises BadSpec if the options name or type the columns."""
+    """Wraps `convert`, for data that already has columns. The wrapper raises BadSpec if the options set names or types of columns."""
 
     def call(data: Any, options: Options) -> Stream:
         given = next((name for name, value in (("columns", options.columns), ("schema", options.schema)) if value is not None), None)
@@ -82,7 +83,7 @@ def _has_columns(convert: Callable[[Any, Options], Stream]) -> Callable[[Any, Op
 
 
 def is_of(data: Any, library: str, *classes: str) -> bool:
-    """Whether the data is an object of one of a library's classes, or of a class derived from them."""
+    """Returns whether the data is an object of one of these classes of a library, or of a derived class."""
     return any(each.__module__.partition(".")[0] == library and each.__name__ in classes for each in type(data).__mro__)
 
 
@@ -210,7 +211,7 @@ def _of_torch(data: Any, options: Options) -> Stream:
 
 
 def _of_arrays(data: Any, options: Options) -> Stream:
-    """Returns the rows of NumPy arrays: those of a mapping, or the fields of a structured array."""
+    """Returns the rows of NumPy arrays: either the arrays in a mapping, or the fields of a structured array."""
     del options
     if not isinstance(data, Mapping):
         if (
@@ -264,10 +265,10 @@ def _of_each_table(streams: Iterable[Stream], schema: pa.Schema, known: str) -> 
 
 
 def conformed(stream: Stream, schema: pa.Schema, *, what: str, known: str) -> Iterator[pa.RecordBatch]:
-    """Returns the batches with the columns of `schema`. In messages, `known` says where `schema` comes from.
+    """Returns the batches with the columns of `schema`. `known` says in error messages where `schema` comes from.
 
-    Raises BadData for other columns, and for columns whose values would change their meaning. While the batches are read, raises BadData
-    for values that don't fit.
+    Raises BadData if the column names differ, or if values would lose their meaning when they are converted to the types of `schema`. While
+    the batches are read, raises BadData for values that don't fit.
     """
     if sorted(stream.schema.names) != sorted(schema.names):
         raise BadData(
@@ -305,4 +306,4 @@ _KINDS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any, Options], Str
     (lambda data: is_of(data, "torch", "DataLoader"), _refuse_loader),
     (_is_arrays, _has_columns(_of_arrays)),
 )
-"""For each kind of data: how to recognise it, and how to read it. The kinds are tried in this order."""
+"""For each kind of data, the function that recognises it and the function that reads it. The kinds are tried in this order."""

@@ -71,9 +71,9 @@ def write(
 
     Data from memory can't be read again. So the data set gets a random run id, and can be neither resumed nor repaired.
 
-    Raises OutputExists if there is already a data set and the mode is "error", BadData for a record that doesn't fit (the message names the
-    record), SpecError and BadSpec for impossible columns and options, NoInput if there are no rows, TypeError for data of an unknown type,
-    and the stores' errors.
+    Raises OutputExists if there is already a data set and the mode is "error". Raises BadData for a record that doesn't fit; the message
+    names the record. Raises SpecError and BadSpec for impossible columns and options, NoInput if there are no rows, and TypeError for data
+    of an unknown type. Also raises the stores' errors.
     """
     by_split = has_table_for_each_split(data)
     if by_split and (split_column is not None or split != shared.SPLIT):

@@ -1,6 +1,6 @@
 """Runs coroutines for callers that aren't coroutines.
 
-The event loop runs in a thread of its own, because a notebook's own thread already runs a loop.
+The event loop runs in a separate thread, because a notebook already runs an event loop in its main thread.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
 def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
     """Yields the items of an asynchronous generator, and closes it at the end, even if the caller is interrupted."""
     end = object()
-    tasks: list[Any] = []  # the last task; Any, because its result is an item or the end
+    tasks: list[Any] = []  # only the latest task; Any, because a task returns an item or `end`
 
     async def following() -> Any:
         tasks[:] = [asyncio.current_task()]
@@ -47,7 +47,7 @@ def iterate(items: AsyncGenerator[_T, None]) -> Iterator[_T]:
 
 @cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """Returns the loop of this process. A forked process gets a loop of its own, because threads don't survive a fork."""
+    """Returns the loop of this process. A forked process gets a new loop, because threads don't survive a fork."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name=f"dataprep_io-{process}", daemon=True).start()
     return loop

@@ -28,7 +28,7 @@ PODS: Final = "api/v1/namespaces/{}/pods"
 EVENTS: Final = "api/v1/namespaces/{}/events"
 TIMEOUT_SECONDS: Final = 30
 _ENDLESS: Final = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS)
-"""The timeout for logs. With the client's default, each response would end after five minutes."""
+"""The timeout for logs. With the client's default timeout, each response would end after five minutes."""
 _PAGE: Final = "500"
 _NOT_LOGGED_IN: Final = 401
 _NAMESPACE_OF_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -118,7 +118,7 @@ class Cluster:
         content_type: str = "application/json",
         timeout: float | aiohttp.ClientTimeout = TIMEOUT_SECONDS,
     ) -> aiohttp.ClientResponse:
-        """Sends a request. If the API server refuses it, raises ClusterError with the server's message."""
+        """Sends a request. Raises ClusterError with the API server's message if the server refuses the request."""
         chosen = {name: value for name, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(chosen)}" if chosen else path
         headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": content_type}
@@ -136,7 +136,8 @@ class Cluster:
 
 @asynccontextmanager
 async def connected(place: Place) -> AsyncIterator[Cluster]:
-    """Connects to the cluster of `place.kubeconfig` or, if it is None, of KUBECONFIG, ~/.kube/config or this pod, in this order.
+    """Connects to the cluster of `place.kubeconfig`. Without a kubeconfig, tries KUBECONFIG, ~/.kube/config and this pod's cluster, in this
+    order.
 
     Raises ClusterError if there is no usable configuration.
     """

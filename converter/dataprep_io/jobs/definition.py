@@ -18,7 +18,7 @@ from dataprep_io.fields import plain
 from dataprep_io.results import Result
 
 _METADATA: Final = ("name", "namespace", "labels", "annotations")
-"""What users write in a job's metadata. The API server adds all other fields."""
+"""The fields of a job's metadata that users write. The API server adds all other fields."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Definition:
 
     @property
     def namespace(self) -> str | None:
-        """The namespace that the file names."""
+        """The namespace in the job's metadata, or None if there is none."""
         namespace: str | None = self.document["metadata"].get("namespace")
         return namespace
 
@@ -102,8 +102,8 @@ class Definition:
 
 @contextmanager
 def _collector_restored() -> Iterator[None]:
-    """Restores the garbage collector's settings. A run tunes the collector for a process that only converts, but this is the user's
-    process."""
+    """Restores the garbage collector's settings after a run. A run tunes the collector for a process that only converts, but the user's
+    process also does other work."""
     thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     try:
         yield
@@ -114,13 +114,13 @@ def _collector_restored() -> Iterator[None]:
 
 
 def _written(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an object without what the API server has added."""
+    """Returns an object without the fields that the API server has added."""
     metadata = {name: value for name, value in body["metadata"].items() if name in _METADATA}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": body["spec"]}
 
 
 def _spec_fields(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the spec that keywords set. Raises SpecError for an unknown keyword."""
+    """Converts keywords to fields of the spec. Raises SpecError for an unknown keyword."""
     aliases = {name: field.alias or name for name, field in DataPrepJobSpec.model_fields.items()}
     for name in keywords:
         if name not in aliases:

@@ -18,7 +18,7 @@ _POLL_SECONDS: Final = 2.0
 
 
 class _Described:
-    """What `Job` and `AsyncJob` have in common: a definition and, once the job is submitted, a place."""
+    """The base class of `Job` and `AsyncJob`: the definition of a job and, once the job is submitted, its place."""
 
     # Any, because a field can have any value that YAML can express.
     def __init__(self, name: str, /, **spec: Any) -> None:
@@ -143,7 +143,7 @@ class AsyncJob(_Described):
         return await submitted.events(self.name, self._where)
 
     def logs(self, *, failed: bool = False, follow: bool = False) -> AsyncGenerator[str, None]:
-        """Yields the lines of the pods' logs, each with its pod's name in front, the oldest pod first."""
+        """Yields the lines of the pods' logs, the oldest pod first. Each line begins with its pod's name."""
         from dataprep_io.jobs import submitted
 
         return submitted.logs(self.name, self._where, failed=failed, follow=follow)
@@ -161,7 +161,7 @@ class AsyncJob(_Described):
         await submitted.set_suspended(self.name, self._where, suspended=True)
 
     async def resume(self) -> None:
-        """Lets a suspended job go on."""
+        """Resumes a suspended job."""
         from dataprep_io.jobs import submitted
 
         await submitted.set_suspended(self.name, self._where, suspended=False)
@@ -183,7 +183,7 @@ class Job(_Described):
     """
 
     def run(self, *, workers: int | None = None, quiet: bool = False) -> Result:
-        """Runs the job on this machine, in `workers` processes, and returns the finished data set. Only missing parts are made.
+        """Runs the job on this machine, in `workers` processes, and returns the finished data set. Makes only parts that are still missing.
 
         Raises SpecError, BadData and the other errors of the converter.
         """
@@ -199,7 +199,8 @@ class Job(_Described):
     def submit(self, *, namespace: str | None = None, kubeconfig: str | None = None, context: str | None = None) -> Self:
         """Creates the DataPrepJob on a cluster, and returns this job. The job continues even if this program ends.
 
-        By default, the job's file, the kubeconfig's context or this pod determines the namespace, in this order. Raises ClusterError.
+        The default namespace is taken from the job's file, or else from the kubeconfig's context, or else from this pod. Raises
+        ClusterError.
         """
         from dataprep_io.jobs import submitted
 
@@ -238,11 +239,11 @@ class Job(_Described):
 
     @property
     def events(self) -> Sequence[Event]:
-        """What the cluster's components have reported about the job, oldest first."""
+        """The events that the cluster's components have reported about the job, oldest first."""
         return background.run(self._asynchronous.events())
 
     def logs(self, *, failed: bool = False, follow: bool = False) -> Iterator[str]:
-        """Yields the lines of the pods' logs, each with its pod's name in front, the oldest pod first.
+        """Yields the lines of the pods' logs, the oldest pod first. Each line begins with its pod's name.
 
         With `failed`, only failed pods are included. With `follow`, waits for further lines and pods until the job has ended.
         """
@@ -257,7 +258,7 @@ class Job(_Described):
         background.run(self._asynchronous.suspend())
 
     def resume(self) -> None:
-        """Lets a suspended job go on."""
+        """Resumes a suspended job."""
         background.run(self._asynchronous.resume())
 
     def delete(self) -> None:

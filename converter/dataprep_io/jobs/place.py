@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Place:
-    """A namespace, in the cluster that a kubeconfig's context names. For each field, None means the default."""
+    """A namespace in a cluster. The kubeconfig and its context select the cluster. For each field, None means the default."""
 
     namespace: str | None = None
     kubeconfig: str | None = None

@@ -76,7 +76,7 @@ def _is_retry_handled(job: Mapping[str, Any]) -> bool:
 
 
 def is_finished(job: Mapping[str, Any]) -> bool:
-    """Whether the job has succeeded or failed."""
+    """Returns whether the job has succeeded or failed."""
     return phase_of(job) in TERMINAL_PHASES
 
 

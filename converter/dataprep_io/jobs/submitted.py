@@ -23,7 +23,7 @@ _FAULT: Final = 500
 _NEXT_POD_SECONDS: Final = 1.0
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 TOLERATED_SECONDS: Final = 300
-"""How long the API server may be unreachable while a job is watched, for example during an upgrade of the cluster."""
+"""While a job is watched, the API server may be unreachable for this long, for example during an upgrade of the cluster."""
 
 
 async def create(definition: Definition, place: Place) -> Place:
@@ -94,7 +94,7 @@ async def watch(name: str, place: Place, *, timeout: float | None, poll: float) 
 
 
 def _is_temporary(error: ClusterError) -> bool:
-    """Whether a later request may succeed: there was no response, there were too many requests, or the server had a fault."""
+    """Returns whether a later request may succeed: there was no response, there were too many requests, or the server had a fault."""
     return error.status is None or error.status == _TOO_MANY or error.status >= _FAULT
 
 
@@ -107,8 +107,8 @@ async def events(name: str, place: Place) -> Sequence[Event]:
 
 
 async def logs(name: str, place: Place, *, failed: bool, follow: bool) -> AsyncGenerator[str, None]:
-    """Yields the lines of the pods' logs, each with its pod's name in front, the oldest pod first. With `follow`, goes on until the job has
-    ended."""
+    """Yields the lines of the pods' logs, the oldest pod first. Each line begins with its pod's name. With `follow`, continues until the
+    job has ended."""
     async with connected(place) as cluster:
         shown: set[str] = set()
         while True:
@@ -136,7 +136,7 @@ async def _pods_of(cluster: Cluster, job: Body) -> Sequence[Body]:
 
 
 async def _lines_of(cluster: Cluster, pod: Body, *, follow: bool) -> AsyncGenerator[str, None]:
-    """Yields the log lines of the converter's container, but not those of sidecars."""
+    """Yields the log lines of the converter's container, without the log lines of sidecars."""
     container = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER, "")
     try:
         async with aclosing(cluster.log_lines(pod["metadata"]["name"], container=container, follow=follow)) as lines:

@@ -12,7 +12,7 @@ from dataprep_operator.objects.child_jobs import ANNOTATION_LEAST, ANNOTATION_SU
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 
-# Linux limits the length of an argument. A task list of more than MOST_TASKS_TEXT characters is left out; all tasks then run, and each task
+# Linux limits the length of an argument. A task list of more than MOST_TASKS_TEXT characters is left out. Then all tasks run, and each task
 # skips its finished shards.
 MOST_TASKS_TEXT: Final = 100_000
 # With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which must not exceed MOST_FAILED_INDEXES.
@@ -37,7 +37,7 @@ class Indexes:
 
     count: int
     tasks: str
-    """The task of each index, as ranges. Empty if each index is the number of its task."""
+    """The task of each index, as ranges. Empty if the index and the task have the same number."""
 
     @classmethod
     def of(cls, tasks: int, *, only: Sequence[int]) -> "Indexes":
@@ -47,7 +47,7 @@ class Indexes:
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that tell a pod the task of its index."""
+        """The arguments that map a pod's index to its task."""
         return ["--tasks", self.tasks] if self.tasks else []
 
 
@@ -102,7 +102,7 @@ def single_pod_job(observed: Observed, spec: DataPrepJobSpec, *, step: str, atte
 def spark_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, pod: Body, indexes: Indexes) -> Body:
     """Return the Job of a plan step on Spark. All of its pods run at the same time, and it succeeds as soon as index 0 succeeds.
 
-    Without the queue Job that represents all steps, the Job itself waits in the job's queue, because it has several pods.
+    If no queue Job represents all steps, this Job itself waits in the DataPrepJob's queue, because it has several pods.
     """
     body = {
         "completionMode": "Indexed",
@@ -110,7 +110,8 @@ def spark_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, pod: B
         "parallelism": indexes.count,
         "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
         "backoffLimitPerIndex": spec.backoff_limit,
-        # Workers never end by themselves. So a Job whose index 0 has failed for good would otherwise never end.
+        # The Job fails when one index has failed permanently. Without this rule, the Job would never end, because workers don't end by
+        # themselves.
         "maxFailedIndexes": 0,
         "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), on_exit("FailJob", *FATAL_WHILE_PLANNING)]},
         "podReplacementPolicy": "Failed",
@@ -118,13 +119,13 @@ def spark_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, pod: B
         "template": pod,
     }
     labels = owned_labels(observed, step="plan", attempt=attempt) | dict(observed.queue_labels)
-    # Kueue must admit all pods, so it isn't told of a smaller number.
+    # Kueue must admit all pods, so the annotation that allows fewer pods is left out.
     annotations = {key: value for key, value in observed.queue_annotations.items() if key != ANNOTATION_LEAST}
     return _job(owned_metadata(observed, child_name(observed, "plan", attempt), labels=labels, annotations=annotations), body)
 
 
 def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
-    """Return the number of pods that run at the same time: the requested number, but not more than there are tasks."""
+    """Return the number of pods that run at the same time: the requested number, but at most the number of tasks."""
     return min(spec.workers.parallelism, max(1, completions))
 
 
@@ -149,6 +150,6 @@ def _job(metadata: Body, spec: Body) -> Body:
 def suspend_annotation(*, suspend: bool, resumed: bool = False) -> dict[str, str]:
     """Return the annotation that records the requested value of `suspend`.
 
-    `resumed` says whether somebody else had suspended the Job and the operator now resumes it.
+    `resumed` says whether the operator resumes a Job that somebody else suspended.
     """
     return {ANNOTATION_SUSPEND: RESUMED if resumed and not suspend else str(suspend).lower()}

@@ -44,12 +44,12 @@ def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
 
 # Any, because specs are JSON objects of the API.
 def frozen_form(spec: Mapping[str, Any], from_job: FromJob | None) -> Body:
-    """Return the spec in the form that a run freezes.
+    """Return the spec in the form in which a run stores it.
 
-    The other job's output replaces `fromJob`, and the API server's defaults are left out.
+    `fromJob` is replaced with the other job's output.
 
-    An earlier release refuses fields that it doesn't know. Without the defaults, an earlier release can still read the spec after a
-    downgrade.
+    The API server's defaults are left out, because earlier releases refuse fields that they don't know. Without these fields, an earlier
+    release can still read the spec after a downgrade.
     """
     return without_defaults(resolve_from_job(spec, from_job))
 
@@ -147,7 +147,7 @@ def scan_job(
         pod=pod,
         indexes=indexes,
         annotation={ANNOTATION_SCAN: scan_digest(scan, parts=parts)},
-        # Without all parts there is no plan, so a part that can't be read fails the Job, whatever `onBadRecord` says.
+        # The plan needs all parts. So a part that can't be read fails the Job, whatever `onBadRecord` says.
         final_failure_rules=[on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)],
     )
 

@@ -28,7 +28,7 @@ def owned_metadata(observed: Observed, own_name: str, *, labels: Mapping[str, st
         "namespace": observed.key.namespace,
         "labels": dict(labels),
         **({"annotations": dict(annotations)} if annotations else {}),
-        # Makes the garbage collector delete the object with the job. The output in the store stays.
+        # When the job is deleted, the garbage collector deletes this object too. The output in the store stays.
         "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}],
     }
 

@@ -141,7 +141,7 @@ def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Bod
         return affinity
     nodes = affinity.get("nodeAffinity") or {}
     required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    # Terms are alternatives, so the labels to avoid are added to each of them. An empty term matches no node and must stay empty.
+    # Terms are alternatives, so the labels to avoid are added to each term. An empty term matches no node and must stay empty.
     terms = [
         {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *avoid_expressions]} if any(term.values()) else term
         for term in required.get("nodeSelectorTerms") or []
@@ -229,7 +229,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, step: str, defaults: 
         {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults, step=step))},
     ]
     mounts: list[Body] = [
-        # The file is mounted without its folder, because the stores' folders are mounted next to the file.
+        # Only the file is mounted, because its folder also contains the stores' mounted folders.
         {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
         {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - a path in the pod
@@ -257,18 +257,18 @@ def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: str) -> 
 
 
 def has_devices(spec: DataPrepJobSpec, defaults: PodDefaults) -> bool:
-    """Return whether the converter pods get devices, which the pods of the other steps don't get."""
+    """Return whether the converter pods get devices. The pods of the other steps never get devices."""
     requested = _requested_resources(spec, defaults, step=CONVERT).values()
     return spec.workers.accelerator.policy != "None" or any(_is_device(name) for amounts in requested for name in amounts)
 
 
 def _is_device(resource: str) -> bool:
-    """Return whether a resource counts as a device: its name contains a domain."""
+    """Return whether a resource is a device. The names of devices contain a domain, as in `nvidia.com/gpu`."""
     return "/" in resource
 
 
 def planning_resources(spec: DataPrepJobSpec) -> Resources | None:
-    """Return the job's own resources for the pods of the steps with a single pod, if it sets them."""
+    """Return the job's `planning.resources`, which apply to the pods of steps with a single pod, or None if they aren't set."""
     return spec.planning.resources if spec.planning is not None else None
 
 
@@ -284,7 +284,10 @@ def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults, *, step: 
 
 
 def _resources_for_spark(spark: Spark, resources: Body) -> Body:
-    """Return the resources of a pod of Spark. Only the amounts of other resources, such as the disk, are those of the converter pods."""
+    """Return the resources of a Spark pod.
+
+    The engine determines CPU and memory. Other resources, such as disk, are the same as in converter pods.
+    """
     memory = str(spark.pod_bytes)
     requests = dict(resources.get("requests", {})) | {"cpu": str(spark.executor.cores), "memory": memory}
     limits = {name: amount for name, amount in resources.get("limits", {}).items() if name != "cpu"} | {"memory": memory}
@@ -341,5 +344,5 @@ _LOST_NODE_TOLERATIONS: Final[tuple[Body, ...]] = tuple(
 
 
 def _to_json(models: Sequence[Any] | None) -> list[Body]:
-    """Convert models to the API's JSON. The type is Any, because each value is a `Model` or an `Open`."""
+    """Convert models to the API's JSON. The items are typed as Any, because they may be `Model` or `Open` objects."""
     return [model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models or []]

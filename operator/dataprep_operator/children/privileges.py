@@ -7,8 +7,8 @@ There are two kinds of limits, both set by values of the chart:
   volumes, init containers (including sidecars) and annotations are checked.
 - Choices: the images, the service account, the priority class, the runtime class and the scheduler, and whether there are init containers.
   These limits are needed because the operator creates the pods, so an author needs no permission to create pods. Values from a
-  DataPrepProfile are checked like the author's, because anyone in the namespace may write a profile. The chart's own values are always
-  allowed, and so are the defaults that Kubernetes applies to fields that aren't set.
+  DataPrepProfile are checked like the author's values, because anyone in the namespace may write a profile. The chart's own values are
+  always allowed, and so are the defaults that Kubernetes applies to fields that aren't set.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,10 @@ _SELINUX_TYPES: Final = frozenset({"container_t", "container_init_t", "container
 
 
 def fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """Describe the job's first request that isn't allowed: its field, and the chart value that forbids it. Return None if there is none."""
+    """Describe the job's first request that isn't allowed, with its field and the chart value that forbids it.
+
+    Returns None if all requests are allowed.
+    """
     return next(_faults(spec, defaults), None)
 
 

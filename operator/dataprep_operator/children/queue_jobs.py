@@ -38,8 +38,8 @@ def queue_job(
 ) -> Body:
     """Return the Job that asks the queue for the quota of all workers. Kueue resumes this Job when the queue admits it.
 
-    `memory` is the raised memory of the converter pods, and `planning_memory` is that of the pods of the plan, merge and commit steps. Each
-    is None if the memory was not raised. `engine` is the engine of a step that is still to come.
+    `memory` is the raised memory of the converter pods, and `planning_memory` is the raised memory of the pods of the plan, merge and
+    commit steps. Each is None if the memory was not raised. `engine` is the plan step's engine, or None when that step is over.
     """
     planning = planning_resources(spec)
     needed = _needed(planning, engine, memory=planning_memory)
@@ -64,7 +64,7 @@ def queue_job(
         labels=labels | dict(observed.queue_labels),
         annotations=annotations,
     )
-    # Without `completions`, Kueue counts `parallelism` pods, and users can change this number while the Job waits.
+    # Without `completions`, Kueue counts `parallelism` pods, and `parallelism` can be changed while the Job waits.
     body = {"managedBy": names.CONTROLLER, "parallelism": parallelism, "backoffLimit": 0, "suspend": True, "template": pod}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
 
@@ -76,14 +76,15 @@ def fewest_pods(observed: Observed, parallelism: int) -> int:
 
 
 def _needed(planning: Resources | None, engine: Engine | None, *, memory: str | None) -> dict[str, Decimal]:
-    """Return what the pods of another step need at the same time. Empty if no other step has resources of its own.
+    """Return the total resources of another step's pods, which all run at the same time.
 
-    `memory` is the largest memory of the other steps' pods if it was raised, or else None.
+    The result is empty if no other step has its own resources. `memory` is the largest memory of the other steps' pods if it was raised,
+    or else None.
     """
     raised: dict[str, int | str] = {"memory": memory} if memory is not None else {}
     needed: dict[str, Decimal] = {}
     if planning is not None:
-        # A container without a request requests its limit.
+        # If a container has no request, Kubernetes uses the limit as its request.
         amounts = (planning.limits or {}) | (planning.requests or {}) | raised
         needed = {name: quantity.to_number(amount) for name, amount in amounts.items()}
     if engine is not None:
@@ -95,7 +96,7 @@ def _needed(planning: Resources | None, engine: Engine | None, *, memory: str | 
 
 
 def _with_others(resources: Body, needed: Mapping[str, Decimal], *, pods: int) -> Body:
-    """Return the converter pods' resources, raised so that the quota of `pods` pods is enough for the pods of another step."""
+    """Return the converter pods' resources, raised so that `pods` pods have at least the resources in `needed`."""
     requests, limits = dict(resources.get("requests", {})), dict(resources.get("limits", {}))
     for name in _SHARED & needed.keys():
         share = needed[name] / pods
@@ -111,15 +112,15 @@ def _with_others(resources: Body, needed: Mapping[str, Decimal], *, pods: int) -
 def within_quota(job: Body, queue: Child, *, placed: bool) -> Body:
     """Return a step's Job that runs within the quota of the admitted queue Job.
 
-    `placed` says whether the step's pods run where the queue has admitted the converter pods. The queue Job becomes the Job's controller.
-    So Kueue neither counts the Job again nor puts it into the namespace's default queue. Whenever Kueue stops the queue Job, it also stops
-    this Job.
+    If `placed`, the step's pods run on the nodes to which the queue has admitted the converter pods. The queue Job becomes the Job's
+    controller. So Kueue neither counts the Job again nor puts it into the namespace's default queue. Whenever Kueue stops the queue Job,
+    it also stops this Job.
     """
     metadata, body = job["metadata"], job["spec"]
     owners = [{**owner, "controller": False} for owner in metadata["ownerReferences"]]
     owners.append({"apiVersion": "batch/v1", "kind": "Job", "name": queue.name, "uid": queue.uid, "controller": True})
     annotations = metadata.get("annotations", {}) | {ANNOTATION_PLACEMENT: placement_digest(queue)}
-    # The quota is enough for all pods of a Spark cluster, which may be more than the converter pods (`_needed`).
+    # A Spark cluster may have more pods than the convert step, but the quota is enough for all of them (see `_needed`).
     parallelism = body["parallelism"] if "successPolicy" in body else min(body["parallelism"], queue.parallelism)
     template = _placed(body["template"], queue.placement) if placed and queue.placement is not None else body["template"]
     return {
@@ -130,7 +131,7 @@ def within_quota(job: Body, queue: Child, *, placed: bool) -> Body:
 
 
 def placement_digest(queue: Child) -> str:
-    """Return the digest that is in the annotation of all Jobs within this queue Job's quota."""
+    """Return the digest of the queue Job's placement, which is an annotation of all Jobs within its quota."""
     return queue.placement.digest(queue.uid) if queue.placement is not None else ""
 
 

@@ -1,11 +1,12 @@
 """Builds the plan step of a job with `spec.engine.spark`: a Spark cluster in one Indexed Job. All functions are pure.
 
 The pod of index 0 runs Spark's master and driver, and does the plan step. All other pods run a worker with one executor. The Job succeeds
-as soon as index 0 succeeds (`successPolicy`); Kubernetes then stops the workers. A pod that dies is made again by the Job controller: a
-worker joins the master again, and a driver does the step again.
+as soon as index 0 succeeds (`successPolicy`). Kubernetes then stops the workers. If a pod dies, the Job controller creates another pod. A
+new worker joins the master, and a new driver starts the step again.
 
-The pods have no rights on the Kubernetes API. They find the master by its name in a headless Service, and know each other by a secret that
-the operator makes for this Job only. Each pod mounts the secret as a file, so it isn't in the Job, in the pods or in a command line.
+The pods have no permissions on the Kubernetes API. They find the master through a headless Service, and authenticate each other with a
+secret that the operator creates only for this Job. Each pod mounts the secret as a file, so the secret doesn't appear in the Job, in the
+pods or in a command line.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from dataprep_operator.settings import PodDefaults
 
 STEP: Final = "plan"
 PORTS: Final[Mapping[str, int]] = {"master": 7077, "rpc": 7078, "blocks": 7079}
-"""The ports on which the pods reach each other: of the master, of the driver and the workers, and of the blocks of data."""
+"""The ports through which the pods reach each other: `master` for the master, `rpc` for the driver and the workers, `blocks` for data."""
 SECRET_FOLDER: Final = f"{MOUNTS}/spark"
 SECRET_KEY: Final = "secret"  # noqa: S105 - the name of a key
 _SECRET_VOLUME: Final = "dataprep-spark"  # noqa: S105 - a volume
@@ -33,18 +34,18 @@ _NO_SECRET: Final = ""
 
 @dataclass(frozen=True)
 class Network:
-    """What the operator creates before the Job, so that its pods find and know each other."""
+    """The objects that the operator creates before the Job, so that the Job's pods can find and authenticate each other."""
 
     service: Body
     secret: Body
-    """The Secret without its name and its data, which the operator chooses at random."""
+    """The Secret without its name and its data. The operator chooses both at random when it creates the Secret."""
 
 
 def fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """Return why the job can't have its engine in this installation, or None."""
+    """Return why the job can't use its engine in this installation, or None if it can."""
     if spec.engine is None or defaults.spark_image is not None:
         return None
-    return "spec.engine.spark: this installation of the operator makes no Spark clusters (spark.enabled of the chart)"
+    return "spec.engine.spark: this installation of the operator doesn't create Spark clusters (spark.enabled of the chart)"
 
 
 def network(observed: Observed, *, attempt: int) -> Network:
@@ -58,7 +59,7 @@ def network(observed: Observed, *, attempt: int) -> Network:
         "spec": {
             "clusterIP": "None",
             "selector": selector | {names.LABEL_ENGINE: names.SPARK},
-            # The workers look the master up before it answers.
+            # The workers look up the master's address before the master is ready.
             "publishNotReadyAddresses": True,
             "ports": [{"name": port, "port": number, "targetPort": number, "protocol": "TCP"} for port, number in PORTS.items()],
         },
@@ -74,7 +75,10 @@ def network(observed: Observed, *, attempt: int) -> Network:
 
 
 def secret_of(network: Network, *, suffix: str, secret: str) -> Body:
-    """Return the complete Secret. `suffix` is random: nobody can have made a Secret with its name before, whose content they know."""
+    """Return the complete Secret.
+
+    `suffix` is random, so that nobody can create a Secret with this name and known content in advance.
+    """
     metadata = network.secret["metadata"]
     return network.secret | {"metadata": metadata | {"name": metadata["name"] + suffix}, "stringData": {SECRET_KEY: secret}}
 
@@ -98,12 +102,12 @@ def service_name(observed: Observed, *, attempt: int) -> str:
 def plan_job(
     observed: Observed, spec: DataPrepJobSpec, spark: Spark, *, attempt: int, memory: str | None, may_divide: bool, defaults: PodDefaults
 ) -> Body:
-    """Return the Job of the plan step. `with_secret` completes it.
+    """Return the Job of the plan step, without the name of the Secret, which `with_secret` adds.
 
     `memory` is the raised memory of its pods, or None. `may_divide` says whether the shuffle step is allowed to follow.
     """
     job_name, service = child_name(observed, STEP, attempt), service_name(observed, attempt=attempt)
-    # The name, not an address: a master that is made again has another address.
+    # The pods need the master's name, because a master that is created again has another address.
     host = f"{job_name}-0.{service}.{observed.key.namespace}.svc"
     arguments = ["spark-plan", "--job", f"{MOUNTS}/{JOB_FILE}", "--master", f"spark://{host}:{PORTS['master']}"]
     template = pod_template(

@@ -27,7 +27,7 @@ _COME_LAST: Final = ("volumes", "containers[0].volumeMounts")
 
 
 def in_the_users_words(message: str, job: Mapping[str, Any], spec: DataPrepJobSpec | None) -> str:
-    """Return the message, preceded by the unknown fields as the user's spec names them. `job` is the refused Job.
+    """Prefix the message with the unknown fields, named as in the user's spec. `job` is the refused Job.
 
     A message about something else is returned unchanged.
     """

@@ -40,4 +40,6 @@ class Clock:
         if abs((ahead - self._ahead).total_seconds()) <= TOLERATED_SECONDS:
             return
         self._ahead = ahead if abs(ahead.total_seconds()) > TOLERATED_SECONDS else timedelta()
-        logger.warning("this machine's clock differs from the API server's by %+.0f s; using the API server's", self._ahead.total_seconds())
+        logger.warning(
+            "this machine's clock differs from the API server's clock by %+.0f s; using the API server's clock", self._ahead.total_seconds()
+        )

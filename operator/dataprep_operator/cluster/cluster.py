@@ -1,7 +1,7 @@
 """The only client of the API server. The client limits the rate of requests, and translates the API server's errors into the operator's
 errors.
 
-Tests replace `Cluster` with a fake. Objects are kept as the API's JSON (hence Any), so that unknown fields survive.
+Tests replace `Cluster` with a fake. Objects are kept as the API's JSON, so that unknown fields survive. Therefore their type is Any.
 """
 
 import json
@@ -43,7 +43,10 @@ class Resource:
     """The kind, set only for the operator's custom resources, whose status the operator writes."""
 
     def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
-        """Return the path of one object, of all objects in a namespace, or, without a namespace, of all objects in the cluster."""
+        """Return the path of one object or of all objects in a namespace.
+
+        Without a namespace, return the path of all objects in the cluster.
+        """
         if not namespace:
             return f"/{self.prefix}/{self.plural}"
         parts = [self.prefix, "namespaces", quote(namespace, safe=""), self.plural, quote(name, safe=""), subresource]
@@ -66,8 +69,8 @@ LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _CANT_APPLY: Final = re.compile(r"HTTP 500: failed to create (typed|manager)")
-"""Matches the API server's error that it can't compare an object with its schema. Either a key in a stored list has a type that
-the schema doesn't allow, or the CRD is older than the operator and lacks a status field. A retry doesn't help."""
+"""Matches the API server's error that it can't compare an object with its schema. There are two causes: a key in a stored list has a type
+that the schema doesn't allow, or an old CRD lacks a status field. A retry doesn't help."""
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{resource.prefix}/" for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
 """Paths of the resources that even a standby may write. Creating a review changes nothing in the cluster."""
 
@@ -201,7 +204,7 @@ class KubernetesCluster:
         else:
             if applied.get("status") == status:
                 return applied
-            # An apply doesn't remove the fields of a status that was replaced earlier.
+            # Server-side apply doesn't remove fields that an earlier replacement wrote, so replace the status again.
             resource_version = applied["metadata"]["resourceVersion"]
         # The resourceVersion belongs to the object with this uid, so it isn't necessary to compare the uid.
         replacement: JsonPatch = [
@@ -260,7 +263,7 @@ class KubernetesCluster:
             raise Unavailable(f"{method} {path}: not sent, because the Lease was not renewed in time")
         parameters = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(parameters)}" if parameters else path
-        # Accept more than JSON, because the signing keys are served as application/jwk-set+json only.
+        # Accept any content type, because the signing keys are served only as application/jwk-set+json.
         headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": content_type}
         started_at = time.monotonic()
         try:

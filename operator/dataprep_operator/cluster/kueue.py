@@ -23,7 +23,7 @@ VERSIONS: Final = ("v1beta2", "v1beta1")
 """API versions, newest first. Both supported versions have all fields that this module reads."""
 JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
 POSITIONS_FOR: Final = timedelta(seconds=5)
-"""How long a queue's positions are cached. One response contains all positions in the queue, and each waiting job needs its position about
+"""How long a queue's positions are cached. One response contains all positions in the queue. Each waiting job needs its position about
 every ten seconds."""
 
 
@@ -61,7 +61,7 @@ class Kueue:
             try:
                 workloads = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID_LABEL}={child.uid}")
             except NotFound:
-                continue  # not served in this version
+                continue  # the cluster doesn't serve this version
             self._versions = (version, *(other for other in VERSIONS if other != version))
             return workloads[0] if workloads else None
         return None

@@ -22,13 +22,13 @@ class TokenBucket:
             await asyncio.sleep(delay)
 
     def reserve(self) -> float:
-        """Take a token, on credit if necessary, and return the seconds until the caller may use it. Callers are served in order."""
+        """Reserve a token, and return the seconds until the caller may use it. Callers are served in order."""
         self._refill()
         self._tokens -= 1
         return max(0.0, -self._tokens / self._rate)
 
     def allow(self) -> bool:
-        """Take a token if one is available. Return whether it was."""
+        """Take a token if one is available. Return whether a token was taken."""
         self._refill()
         if self._tokens < 1:
             return False

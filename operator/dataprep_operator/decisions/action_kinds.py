@@ -18,7 +18,7 @@ class CreateJob:
     body: Body
     config_map: Body
     network: Network | None = None
-    """What the pods of a Spark cluster need to find and know each other. It is created before the Job."""
+    """The objects that the pods of a Spark cluster need to find and authenticate each other. They are created before the Job."""
 
 
 @dataclass(frozen=True)

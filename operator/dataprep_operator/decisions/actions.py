@@ -1,4 +1,4 @@
-"""Decides which actions a job needs, from its status and the observed state. All functions are pure; the actuator performs the actions.
+"""Decides which actions a job needs, from its status and the observed state. All functions are pure. The actuator performs the actions.
 
 The status is written before the actions are performed, so a decision survives a restart of the operator.
 """
@@ -53,13 +53,13 @@ from dataprep_operator.settings import PodDefaults
 # Number of pods deleted per reconciliation. This number is limited so that one job can't occupy a worker for minutes.
 MOST_DELETIONS: Final = 200
 # If a new Job has the name of a Job that was just deleted, the new Job might get no pods for minutes. The Job controller keeps track of
-# expected pods under the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
+# expected pods under the Job's name. It forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
 RECREATE_AFTER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The actions to perform, in order, and the seconds after which to reconcile again even without an event."""
+    """The actions to perform, in order, and the seconds after which to reconcile again if no event arrives."""
 
     actions: Sequence[Action]
     requeue_after_seconds: float | None = None
@@ -169,7 +169,7 @@ def _work_actions(
         # The queue suspends and resumes its Jobs itself. While a DataPrepJob is suspended, it must have no Job in the queue.
         return [DeleteJob(current)] if spec.suspend else []
     if queue is not None and current.within != queue_jobs.placement_digest(queue):
-        # The queue has since admitted the job to other nodes. A new Job runs the unfinished tasks there.
+        # The queue has admitted the job again, to other nodes. A new Job runs the unfinished tasks there.
         return [DeleteJob(current)]
     if steps.is_left_suspended(observed, current):
         return _enqueue_actions(observed, current) if not spec.suspend else []

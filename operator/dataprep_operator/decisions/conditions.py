@@ -14,7 +14,7 @@ from dataprep_operator.objects import times
 
 
 def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
-    """Return the condition of this type, if there is one."""
+    """Return the condition of this type, or None."""
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
@@ -33,7 +33,10 @@ def replace(
     now: datetime,
     generation: int,
 ) -> list[Condition]:
-    """Return the conditions with one condition set. The condition's transition time changes only if its status changes, as in Kubernetes."""
+    """Return the conditions with one condition set.
+
+    The condition's transition time changes only if its status changes, as in Kubernetes.
+    """
     current = find(conditions, kind)
     is_same = current is not None and current.status == status
     condition = Condition(
@@ -45,6 +48,6 @@ def replace(
         message=for_display(message)[:2048],
     )
     others = without(conditions, kind)
-    # Condition types that only newer operators know come last.
+    # Unknown condition types, which newer operators wrote, come last.
     order = {kind.value: number for number, kind in enumerate(ConditionType)}
     return sorted([*others, condition], key=lambda item: order.get(item.type, len(order)))

@@ -147,7 +147,7 @@ def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule:
         postponed = _postpone(observed, base, Reason.JOB_ACTIVE, message, now=now)
         return Decision(postponed.status, removals=postponed.removals, requeue_after_seconds=min(delays, default=None))
     if active and spec.concurrency_policy == "Replace":
-        message = f"{', '.join(job.name for job in active)} is deleted, because a job is due at {times.text(due)}."
+        message = f"Deleting {', '.join(job.name for job in active)}, because a job is due at {times.text(due)}."
         postponed = _postpone(observed, base, Reason.JOB_REPLACED, message, now=now)
         replaced_jobs = [job for job in active if not job.deleting]
         return Decision(postponed.status, removals=[*postponed.removals, *replaced_jobs], requeue_after_seconds=_REPLACING_SECONDS)

@@ -18,7 +18,7 @@ NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND
 def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
     """Return when `activeDeadlineSeconds` ends.
 
-    The time is counted from zero again after a retry and, as in a Kubernetes Job, after a suspension.
+    The time starts again from zero after a retry and, as in a Kubernetes Job, after a suspension.
     """
     if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None
@@ -63,7 +63,7 @@ def start_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime
 
 
 def overdue(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> tuple[Reason, str] | None:
-    """Return the reason and message of an exceeded deadline, if any. Suspended jobs never exceed a deadline."""
+    """Return the reason and message of an exceeded deadline, or None. Suspended jobs never exceed a deadline."""
     if spec.suspend:
         return None
     step_due = step_deadline(observed, status)

@@ -55,7 +55,9 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
             )
         )
     if after.scan is not None and after.scan != before.scan:
-        notes.append(Note("Normal", Reason.PLANNING, f"The input is scanned in {after.scan.parts} parts; scan {after.scan.id}"))
+        notes.append(
+            Note("Normal", Reason.PLANNING, f"The input is scanned in {after.scan.parts} parts. The scan's name is {after.scan.id}.")
+        )
     suspension = conditions.find(after.conditions, ConditionType.SUSPENDED)
     if before.phase == "Suspended" and suspension is not None and suspension.status == "False":
         notes.append(Note("Normal", Reason.RESUMED, suspension.message))
@@ -113,12 +115,12 @@ def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     memory_now = memory.of(after)
     if memory_now is not None and memory_now != memory.of(before):
         whose = "Tasks" if after.step == "Convert" else f"The {job_steps.of_status(after.step).label} step"
-        return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory: attempt {after.attempt} has {memory_now}.")
-    return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion falls back to CPU nodes.")
+        return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory, so attempt {after.attempt} has {memory_now}.")
+    return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time, so the conversion falls back to CPU nodes.")
 
 
 def _outcome(status: DataPrepJobStatus) -> tuple[str | None, str, str | None]:
-    """Return (phase, reason, end time). The end time shows that an edited job has failed again, even if the reason is the same."""
+    """Return (phase, reason, end time). If an edited job fails again for the same reason, only the end time differs."""
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     return status.phase, running.reason if running is not None else "", status.completion_time
 

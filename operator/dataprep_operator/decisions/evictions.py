@@ -1,9 +1,8 @@
 """Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
 An evicted pod has the condition `DisruptionTarget`. The cause is preemption, a drain, a taint, node pressure or a lost node. The pod may
-disappear soon afterwards, so evictions are told apart by the condition's transition time. An eviction counts as new if its time is later
-than that of the last counted eviction. An eviction in the same second as the last counted eviction counts as new if the status hasn't
-counted it yet.
+disappear soon afterwards, so evictions are distinguished by the condition's transition time. An eviction is new if it is later than the
+last counted eviction, or if it is in the same second and hasn't been counted yet.
 """
 
 from datetime import datetime, timedelta
@@ -79,8 +78,8 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
     """Return when pods may be created again, or None if they may be created now.
 
-    The pause doubles with each round of evictions in which no shard, part or slice was finished. Returns None while a
-    pod runs, because the pause would stop the pod. Jobs that a queue controls are never paused.
+    The pause doubles each time pods are evicted again before a shard, part or slice is finished. Returns None while a pod runs, because the
+    pause would stop the pod. Jobs that a queue controls are never paused.
     """
     evictions = status.evictions
     last = times.parse(evictions.last_time) if evictions is not None else None

@@ -65,7 +65,7 @@ def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetim
 def next_check_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
     """Return when to check the ConfigMap next.
 
-    The pause is as long as the time since the job finished, or since the ConfigMap was first refused.
+    The pause is as long as the time since the job finished or, if the ConfigMap was refused, since the first refusal.
     """
     refusal = conditions.find(status.conditions, ConditionType.HANDED_OVER)
     since = times.parse(refusal.last_transition_time if refusal is not None else status.completion_time)
@@ -137,5 +137,5 @@ def _json(document: Any) -> str:  # Any, because this is JSON
 
 
 def _format(spec: DataPrepJobSpec) -> str | None:
-    """Return the format of the files, or None for copied files, whose format is only in the manifest."""
+    """Return the format of the files. Return None for copied files, because only the manifest contains their format."""
     return spec.output.format if spec.output.format != COPY else None

@@ -2,7 +2,7 @@
 pure.
 
 If the chart sets `kueue.enabled`, the Job in the queue is the queue Job, which represents all steps. Otherwise, it is the convert Job. If
-an earlier release started the attempt with the convert Job in the queue, the attempt continues without a queue Job.
+an earlier release started an attempt with the convert Job in the queue, the attempt continues without a queue Job.
 """
 
 from datetime import datetime
@@ -75,8 +75,8 @@ def waiting_message(observed: Observed, child: Child | None = None) -> str:
     if observed.queue is not None:
         return f"{_subject(child)} waits until the queue {observed.queue} admits it."
     return (
-        f"Somebody else has suspended {_uncapitalized(_subject(child))}, and the operator doesn't resume it. If Kueue suspended the Job (Kueue can also manage Jobs without a queue),"
-        f" put the label {QUEUE_LABEL} on a new DataPrepJob, so that all of its Jobs wait in that queue. Otherwise resume the Job: kubectl patch job"
+        f"Somebody else has suspended {_uncapitalized(_subject(child))}, and the operator doesn't resume it. Kueue may have suspended the Job, because Kueue can also manage Jobs without a queue."
+        f" In that case, put the label {QUEUE_LABEL} on a new DataPrepJob, so that all of its Jobs wait in the label's queue. Otherwise resume the Job: kubectl patch job"
         f' {child.name if child is not None else ""} -p \'{{"spec":{{"suspend":false}}}}\''
     )
 

@@ -85,15 +85,15 @@ def _unknown_fields_message(observed: Observed) -> str:
 
 def _release_if_kept(observed: Observed, uri: str) -> Release | None:
     if not observed.deletes_output:
-        return Release(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain: {uri} stays."))
+        return Release(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain, so {uri} is kept."))
     if observed.namespace_terminating:
         return Release(Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted and accepts no new pods, so {uri} is kept."))
     if not observed.written_run_ids and not observed.writing_pods:
-        note = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was reused, not written by this job, and stays.")
+        note = Note("Normal", Reason.OUTPUT_KEPT, f"This job reused {uri} and didn't write it, so {uri} is kept.")
         return Release(note if observed.status.reused else None)
     if observed.output_user is not None:
         return Release(
-            Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of {observed.describe(observed.output_user)} and stays.")
+            Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of {observed.describe(observed.output_user)}, so it is kept.")
         )
     return None
 
@@ -103,12 +103,12 @@ def _removal_note(observed: Observed, child: Child, uri: str) -> Note:
     if result is None:
         return Note("Normal", Reason.OUTPUT_REMOVED, f"{uri} was removed.")
     if result.owner is not None:
-        return Note("Normal", Reason.OUTPUT_KEPT, f"{uri} belongs to the run {result.owner} now and stays.")
+        return Note("Normal", Reason.OUTPUT_KEPT, f"{uri} now belongs to the run {result.owner}, so it is kept.")
     removed_text = f"1 file of {uri} was removed" if result.files == 1 else f"{result.files} files of {uri} were removed"
     if result.kept:
-        kept_text = "1 file stays, because others wrote it later"
+        kept_text = "1 file is kept, because another writer has changed it since"
         if result.kept > 1:
-            kept_text = f"{result.kept} files stay, because others wrote them later"
+            kept_text = f"{result.kept} files are kept, because another writer has changed them since"
         return Note("Warning", Reason.OUTPUT_REMOVED, f"{removed_text}; {kept_text}: {', '.join(result.kept_files)}.")
     return Note("Normal", Reason.OUTPUT_REMOVED, f"{removed_text}, {result.bytes} bytes.")
 

@@ -1,7 +1,7 @@
 """Decides what to do with a job's queue Job, which holds the quota of all steps in a Kueue queue. All functions are pure.
 
-The steps run only while the queue has admitted the queue Job. `queueing.py` decides which jobs have a queue Job, and what the status says
-about it.
+The steps run only while the queue has admitted the queue Job. `queueing.py` decides which jobs have a queue Job, and how the status
+describes the queue Job.
 """
 
 from datetime import datetime
@@ -22,8 +22,10 @@ from dataprep_operator.settings import PodDefaults
 def hold(
     observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, gpu: bool, defaults: PodDefaults
 ) -> list[Action]:
-    """Return the actions that keep an unfinished job in its queue. While the queue doesn't admit the job, they also stop the current step's
-    Job."""
+    """Return the actions that keep an unfinished job in its queue.
+
+    Until the queue admits the job, these actions also stop the Job of the current step.
+    """
     queue = queueing.queue_job(observed, status.attempt)
     if spec.suspend:
         return _leave(observed, queue, current)
@@ -43,7 +45,7 @@ def hold(
     if queue.deleting:
         return _stop(observed, current)
     if queue.finished:
-        # The operator didn't end this Job, so somebody else did. A finished Job can't hold quota, so the Job is created again.
+        # Someone other than the operator has ended this Job. A finished Job can't hold quota, so the Job is created again.
         return [*_stop(observed, current), DeleteJob(queue)]
     if queue.suspended:
         return [*_stop(observed, current), *_rescale(observed, spec, status, queue), *_report_use(observed, queue)]
@@ -86,7 +88,7 @@ def _stop(observed: Observed, current: Child | None) -> list[Action]:
 def _rescale(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child) -> list[Action]:
     """Change the number of pods that a waiting job asks for. An admitted job keeps its number of pods until the queue admits it again.
 
-    If the new number changes how `planning.resources` are shared out, the queue Job is created again, because its pods can't be changed.
+    If the new number changes each pod's share of `planning.resources`, the queue Job is recreated, because its pod template is immutable.
     """
     # Kueue refuses a number below the job's minimum.
     wanted = max(queue.least, _parallelism(spec, status))
@@ -109,7 +111,10 @@ def _parallelism(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int:
 
 
 def _report_use(observed: Observed, queue: Child) -> list[Action]:
-    """Write how many pods use the quota. A stopped queue Job's quota stays in use until the last pod has ended. Then Kueue takes it back."""
+    """Write how many pods use the quota.
+
+    A stopped queue Job's quota stays in use until the last pod has ended. Then Kueue takes the quota back.
+    """
     pods = queue.parallelism if not queue.suspended or _is_used(observed, queue) else 0
     started = any(child.finished or observed.has_started(child) for child in _step_jobs(observed, queue.attempt))
     desired: Body = queue_jobs.use_status(pods=pods, ready=started)

@@ -1,7 +1,7 @@
 """Computes the times of a schedule with cronsim. All functions are pure.
 
-The start and end of daylight saving time are handled as in Debian's cron. A fixed time that the clock skips is due right after the gap. A
-time that occurs twice is due at its first occurrence.
+The start and end of daylight saving time are handled as in Debian's cron. A job at a fixed time in the skipped hour is due right after
+that hour. If a time occurs twice, the job is due at the first occurrence.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class Schedule:
         try:
             zone = ZoneInfo(time_zone or "UTC")
         except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
-            raise BadSchedule(f"spec.timeZone: no such time zone: {time_zone!r}; expected a name such as Europe/Berlin") from exc
+            raise BadSchedule(f"spec.timeZone: unknown time zone {time_zone!r}; expected a name such as Europe/Berlin") from exc
         if len(text.split()) != 5:
             raise BadSchedule(f"spec.schedule: expected five fields (minute, hour, day of month, month, day of week), got {text!r}")
         try:

@@ -1,4 +1,4 @@
-"""Chooses the Job of a job's current step, with everything that the status has recorded for it. All functions are pure."""
+"""Builds the Job of a DataPrepJob's current step, with the values that the status has recorded for this step. All functions are pure."""
 
 from dataclasses import replace
 
@@ -17,18 +17,19 @@ from dataprep_operator.settings import PodDefaults
 def job(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, queue: Child | None, defaults: PodDefaults) -> Body:
     """Return the Job of the current step. If `queue` is the admitted queue Job, the step's Job runs within its quota."""
     if queue is None:
-        # If only the convert Job is in a queue, the pods of other steps run outside the quota, so these steps must have only one pod.
+        # If only the convert Job is in a queue, the pods of other steps run outside the quota. So each of these steps must have only one
+        # pod.
         return _job(observed, spec, status, may_divide=observed.queue is None, defaults=defaults)
     on_cpu_nodes = accelerator(spec, status) == "CPU"
     outside_queue = replace(observed, queue=None, queue_labels={}, queue_annotations={})
-    # The other pods of a job with GPUs stay off the GPU nodes, because the queue has admitted only the converter pods there. Many pods on
-    # CPU nodes would use more than the quota, so the scan and shuffle steps aren't allowed.
+    # If a job uses GPUs, the queue has admitted only its converter pods to the GPU nodes, so its other pods run on CPU nodes. The scan and
+    # shuffle steps aren't allowed then, because their many pods on CPU nodes would exceed the quota.
     body = _job(outside_queue, spec, status, may_divide=on_cpu_nodes, defaults=defaults)
     return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or on_cpu_nodes)
 
 
 def network(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> spark_jobs.Network | None:
-    """Return what the pods of the current step need to find each other, if they are a Spark cluster."""
+    """Return the Service and the Secret for the pods of the current step, or None if these pods aren't a Spark cluster."""
     on_spark = spec.engine is not None and job_steps.of_status(status.step).label == spark_jobs.STEP
     return spark_jobs.network(observed, attempt=status.attempt) if on_spark else None
 

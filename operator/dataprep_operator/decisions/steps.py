@@ -26,7 +26,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Queued:
-    """The step waits, because the queue has not admitted the job or the step's Job, or because somebody else suspended the Job."""
+    """The queue hasn't admitted the job or the step's Job yet, or somebody other than the operator has suspended the Job."""
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ def tasks_before(child: Child, *, tasks: int) -> int:
 
 
 def finished_count(child: Child, *, tasks: int) -> int:
-    """Return the number of an Indexed Job's tasks that are finished, including those that were finished before the Job was created."""
+    """Return the number of finished tasks of an Indexed Job, including tasks that were finished before the Job was created."""
     return min(tasks, tasks_before(child, tasks=tasks) + ranges.count(child.completed_indexes))
 
 
 # --- reasons ------------------------------------------------------------------------------------------------------------
 
-# The failure reason of a Job that ended because of a single pod's failure.
+# A Job's failure reason if the failure of a single pod ended the Job.
 _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 
@@ -182,9 +182,10 @@ def _judge_failed(child: Child, own_pods: Sequence[Pod]) -> Failed:
 
 
 def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequence[Pod]) -> Failed | None:
-    """Fail the step if more pods than the back-off limit allows have ended with exit code 143 without being stopped from outside.
+    """Fail the step if pods have ended with exit code 143 more often than the back-off limit allows.
 
-    The Job can't count exit code 143 as a failure, because a suspension also ends pods with this exit code.
+    Pods that were stopped from outside don't count. The Job can't count exit code 143 as a failure, because a suspension also ends pods
+    with this exit code.
     """
     limit = spec.backoff_limit_per_index if job_steps.is_indexed(child.step) else spec.backoff_limit
     terminated_pods = _pod_failures([pod for pod in own_pods if pod.terminated_unprompted])
@@ -194,7 +195,7 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequenc
         return None
     last = [failure for pod, failure in terminated_pods if pod.index == index][-1]
     which = f"The {_share(child)} of index {index}" if index is not None else f"The {child.step} step"
-    return Failed(Reason(last.reason), f"{which} failed {count} time{'s' * (count != 1)}; the last time: {last.message}")
+    return Failed(Reason(last.reason), f"{which} failed {count} time{'s' * (count != 1)}; last failure: {last.message}")
 
 
 def _pod_failures(own_pods: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
@@ -211,10 +212,10 @@ def _decisive_failures(child: Child, pod_failures: list[tuple[Pod, Failure]]) ->
 
 def _failure_summary(child: Child, times_failed: int) -> str:
     if not job_steps.is_indexed(child.step):
-        return f"The {child.step} step failed {times_failed} time{'s' * (times_failed != 1)}; the last time:"
+        return f"The {child.step} step failed {times_failed} time{'s' * (times_failed != 1)}; last failure:"
     given_up = ranges.count(child.failed_indexes)
     indexes = ranges.shortened(child.failed_indexes, limit=100)
-    return f"{given_up} of {child.completions} {_share(child)}s failed for good (indexes {indexes}); the last failure:"
+    return f"{given_up} of {child.completions} {_share(child)}s failed permanently (indexes {indexes}); last failure:"
 
 
 def _share(child: Child) -> str:

@@ -104,7 +104,7 @@ class Cache:
     # --- updates ------------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, raw: Raw) -> bool:
-        """Store an object, unless the cache has a newer version of the object. Return whether the object's owner must be reconciled."""
+        """Store an object if the cache has no newer version of it. Return whether the object's owner must be reconciled."""
         uid, version = raw["metadata"]["uid"], _version(raw)
         if version and max(self._versions.get(uid, 0), self._dropped_versions.get(uid, 0)) > version:
             return False
@@ -124,7 +124,7 @@ class Cache:
         return True
 
     def put_status_response(self, raw: Raw) -> None:
-        """Store the response to a status write, so that the watch event of the write doesn't cause another reconcile."""
+        """Store the response to a status update, so that the watch event for this update doesn't cause another reconcile."""
         self._written_versions[raw["metadata"]["uid"]] = _version(raw)
         self.put(Kind.DATAPREPJOBS, raw)
 
@@ -138,7 +138,7 @@ class Cache:
         return key
 
     def prune(self, kind: Kind, *, namespace: str | None, listed_uids: Iterable[str], known_uids: Iterable[str]) -> list[Key]:
-        """Forget the objects that were known before a listing but aren't part of the listing. Return the keys to reconcile."""
+        """Forget the objects that were known before a new listing and are missing from it. Return the keys to reconcile."""
         deleted_uids = set(known_uids) - set(listed_uids)
         keys = []
         for uid in deleted_uids & set(self.uids(kind, namespace=namespace)):
@@ -206,7 +206,7 @@ class Cache:
     def dependents(self, job: Raw) -> list[Key]:
         """Return the other objects to reconcile when a DataPrepJob changes.
 
-        These are its DataPrepCronJob, and the jobs that wait for the job or for its output.
+        These are its DataPrepCronJob, the jobs that depend on it, and the jobs that wait to write or remove the same output.
         """
         metadata, owner = job["metadata"], controller(job)
         crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
@@ -241,7 +241,7 @@ class Cache:
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
         """Return the pods that the Job controls, sorted by name. The pods' labels are ignored, because anybody can set them.
 
-        Worker pods that have succeeded are left out, unless they were disrupted or deleted.
+        Worker pods that have succeeded are included only if they were disrupted or deleted.
         """
         job_pods = self._pods_of.get((namespace, job_uid))
         return job_pods.whole() if job_pods is not None else ()
@@ -269,7 +269,7 @@ class Cache:
         return self._child(pod.namespace, pod.owner_uid)
 
     def uids(self, kind: Kind, *, namespace: str | None) -> list[str]:
-        """Return the uids of all cached objects of a kind, in one namespace or in all."""
+        """Return the uids of all cached objects of a kind. If `namespace` is None, all namespaces are included."""
         match kind:
             case Kind.DATAPREPJOBS:
                 return [uid for uid, key in self._keys_by_uid.items() if key.kind == KIND and namespace in (None, key.namespace)]
@@ -322,7 +322,7 @@ class Cache:
         return next((other for other in sorted(self._keys_with_same_output(key)) if self._jobs[other].is_being_removed), None)
 
     def output_user_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
-        """Return another job that writes to the same output, or that uses the data set of one of `runs`, if any."""
+        """Return another job with the same output that still writes to it, or that has finished with the data set of one of `runs`."""
         return next((other for other in sorted(self._keys_with_same_output(key)) if _uses_output(self._jobs[other].raw(), set(runs))), None)
 
     def waiters(self, key: Key) -> list[Key]:
@@ -332,7 +332,7 @@ class Cache:
     def wait_cycle(self, key: Key) -> tuple[Key, ...]:
         """Return a cycle of jobs from `key` back to itself, or an empty tuple if there is none.
 
-        Each job in the cycle waits for the next, because its spec names that job or because both have the same output.
+        Each job in the cycle waits for the next job, because its spec names the next job or because both have the same output.
         """
         came_from: dict[Key, Key] = {}
         pending = [key]
@@ -437,7 +437,7 @@ class Cache:
         return (replace(after, version=before.version) if isinstance(after, Pod) and isinstance(before, Pod) else after) != before
 
     def _keep_pod(self, pod: Pod) -> Pod | SucceededWorker:
-        """Store a pod, and return what is kept of it."""
+        """Store a pod, and return it as stored."""
         child = self.child_of(pod)
         kept = self._pods_of[pod.namespace, pod.owner_uid].put(pod, is_worker=child is not None and job_steps.is_indexed(child.step))
         self._pods[pod.uid] = kept
@@ -526,15 +526,16 @@ Claim = tuple[int, datetime, str]
 _WORKS, _IS_STOPPED, _NOT_STARTED = range(3)
 """The ranks of jobs with the same output."""
 _STOPPED: Final = frozenset({Reason.OUTPUT_IN_USE, Reason.SUSPENDED})
-"""Reasons of a started job's condition `Running` which mean that the job's pods aren't working: it has no claim, or it is suspended."""
+"""Reasons of the condition `Running` that mean that a started job's pods aren't working. Such a job has no claim to its output, or is
+suspended."""
 
 
 def claim(raw: Raw) -> Claim:
     """Return a job's sort key among the jobs with the same output. The job with the smallest key has the best claim.
 
-    Started jobs come before jobs that have not started. Among the started jobs, those that are stopped come last. Jobs of the same rank are
-    sorted by age, oldest first, and then by uid. The age of a retried job counts from its retry. Age alone isn't enough: another job that
-    has already started may have been created in the same second as the retry.
+    Started jobs come before jobs that have not started. Among the started jobs, stopped jobs come last. Jobs of the same rank are sorted by
+    age, oldest first, and then by uid. The age of a retried job counts from its retry. Sorting by age alone isn't enough, because one job
+    may have been created in the same second in which another job was retried.
     """
     status, uid = untrusted.mapping(raw.get("status")), raw["metadata"]["uid"]
     since = times.parse(raw["metadata"].get("creationTimestamp"))
@@ -585,7 +586,7 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
 
 
 def _slim(raw: Raw) -> Raw:
-    """Return the object without `managedFields`, which take half of the object's size, and without kubectl's last-applied annotation."""
+    """Return the object without kubectl's last-applied annotation and without `managedFields`, which are half of the object."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
     if _LAST_APPLIED in untrusted.mapping(metadata.get("annotations")):
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}

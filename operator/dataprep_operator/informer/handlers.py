@@ -85,8 +85,8 @@ def _ends_the_plan(pod: Any) -> bool:
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     """Return kopf's settings. This function sets only settings that differ from kopf's defaults."""
     kopf_settings = kopf.OperatorSettings()
-    # Scanning needs permissions on CRDs and namespaces. Scanning isn't needed to notice a missing CRD, because the operator checks the CRDs
-    # at startup.
+    # kopf's scanning needs permissions on CRDs and namespaces. It isn't needed to notice a missing CRD, because the operator checks the
+    # CRDs at startup.
     kopf_settings.scanning.disabled = True
     # The leader is elected through a Lease. kopf's peering, in contrast, pauses all replicas that have the same priority.
     kopf_settings.peering.standalone = True
@@ -120,9 +120,10 @@ def expected_streams(settings: Settings) -> frozenset[StreamName]:
 
 # Any, because kopf passes its own settings and further arguments.
 async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
-    """Return how to connect to the cluster of `KUBECONFIG` if that is set, or else to this pod's cluster with the pod's service account.
+    """Return the connection to the cluster of `KUBECONFIG`, or, if this variable isn't set, to the cluster in which this pod runs.
 
-    In a pod, the API server is addressed by its IP address, so that the connection doesn't depend on DNS.
+    In a pod, kopf uses the pod's service account, and addresses the API server by its IP address, so that the connection doesn't depend on
+    DNS.
     """
     if os.environ.get("KUBECONFIG"):
         return kopf.login_with_kubeconfig(settings=settings, **rest)

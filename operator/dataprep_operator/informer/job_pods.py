@@ -1,7 +1,7 @@
 """The pods of one child Job in the cache.
 
-The operator keeps only a few fields of a worker pod that has succeeded, and adds up the results of these pods once, when they arrive.
-Therefore the CPU time of a reconciliation and the operator's memory hardly depend on the number of finished tasks.
+The operator keeps only a few fields of a worker pod that has succeeded. It adds the pod's result to the totals once, when it stores the
+pod. Therefore the CPU time of a reconciliation and the operator's memory hardly depend on the number of finished tasks.
 """
 
 from bisect import insort
@@ -18,13 +18,16 @@ class JobPods:
 
     def __init__(self) -> None:
         self._whole: dict[str, Pod] = {}
-        """The pods that decisions look at one by one, keyed by uid: all pods except worker pods that have simply succeeded."""
+        """The pods that decisions examine one by one, keyed by uid. These are all pods except worker pods that have simply succeeded."""
         self._succeeded: dict[str, SucceededWorker] = {}
         """The worker pods that have succeeded, keyed by uid. Pods that were disrupted or deleted are also in `_whole`."""
         self._by_task: dict[int, list[SucceededWorker]] = {}
-        """The succeeded worker pods that reported a result, keyed by task and sorted by name. The result of the last one counts."""
+        """The succeeded worker pods that reported a result, keyed by task and sorted by name.
+
+        For each task, the last pod's result counts.
+        """
         self.work = NO_WORK
-        """What was done for all finished tasks in total."""
+        """The total work that was done for all finished tasks."""
 
     def __bool__(self) -> bool:
         return bool(self._whole or self._succeeded)
@@ -43,11 +46,11 @@ class JobPods:
         return tuple(self._succeeded.values())
 
     def work_of(self, task: int) -> Work:
-        """Return what was done for a finished task."""
+        """Return the work that was done for a finished task."""
         return self._by_task[task][-1].work
 
     def put(self, pod: Pod, *, is_worker: bool) -> Pod | SucceededWorker:
-        """Store a pod. `is_worker` says whether the pod's Job is known to be an Indexed Job. Return what is kept of the pod."""
+        """Store a pod, and return it as stored. `is_worker` says whether the pod's Job is known to be an Indexed Job."""
         self.discard(pod.uid)
         worker = finished_tasks.read(pod) if is_worker and pod.phase == "Succeeded" else None
         if worker is not None:

@@ -1,12 +1,12 @@
 """Tracks kopf's watch streams, and restarts streams that are interrupted.
 
-kopf's handlers receive objects, but not bookmarks, and they aren't told when a listing ends. The operator needs these to know when the
-cache has synced, which objects vanished between two watches, and whether a silent stream is still alive. kopf has no public API for them,
-so this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no longer
-exists.
+kopf's handlers receive objects, but not bookmarks, and they aren't told when a listing ends. The operator needs this information to know
+when the cache has synced, which objects vanished between two watches, and whether a silent stream is still alive. kopf has no public API
+for it, so this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no
+longer exists.
 
 kopf exits when a stream breaks unexpectedly, for example because of a truncated line, an error event, or missing permissions for a
-namespace. Instead of letting kopf exit, this module repeats the list request of the broken stream only. A namespace becomes forbidden when
+namespace. Instead of letting kopf exit, this module repeats only the list request of the broken stream. A namespace becomes forbidden when
 it is deleted together with its RoleBindings. A forbidden namespace doesn't block other namespaces, but its own jobs are not reconciled
 until all of its streams have been listed again.
 """
@@ -33,8 +33,8 @@ _RETRY_SECONDS: Final = 1.0
 _FORBIDDEN_RETRY_SECONDS: Final = 5.0
 FORGET_AFTER_SECONDS: Final = 60.0
 """The objects of a namespace that has been forbidden for this long are dropped, so that they can't block jobs in other namespaces."""
-# A truncated line isn't valid JSON or UTF-8, so parsing it raises a ValueError. JSON of an unexpected shape raises one of the four errors
-# that follow ValueError.
+# A truncated line isn't valid JSON or UTF-8, so parsing it raises a ValueError. JSON of an unexpected shape raises one of the other four
+# errors in the list.
 _STREAM_ERRORS: Final = (
     ValueError,
     LookupError,
@@ -85,7 +85,7 @@ class Streams:
     def is_synced(self, namespace: str) -> bool:
         """Return whether the cache has all objects of the namespace.
 
-        Until it does, an existing Job that isn't in the cache yet would seem to be missing.
+        As long as the cache is incomplete, an existing Job may seem to be missing.
         """
         streams = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
         return all(stream.is_listed and not stream.is_forbidden and not self._uncached_uids.get(name) for name, stream in streams.items())
@@ -97,7 +97,7 @@ class Streams:
 
     @property
     def age_seconds(self) -> float:
-        """The longest time, in seconds, for which any stream has received no data."""
+        """How many seconds ago the quietest stream last received data."""
         now = self._clock()
         return max((now - stream.heard_at for stream in self._streams.values()), default=0.0)
 
@@ -144,7 +144,7 @@ class Streams:
         if stream.forbidden_since is None:
             logger.warning("%s in %s can't be read, so jobs of this namespace are not reconciled: %s", kind, namespace, reason)
             stream.forbidden_since, stream.is_listed = now, False
-        # A refusal, too, shows that the API server is reachable.
+        # Even a refusal shows that the API server is reachable.
         stream.heard_at, stream.listed_uids, stream.uids_before = now, set(), set()
         self._uncached_uids.get(name, set()).clear()
         if now - stream.forbidden_since >= FORGET_AFTER_SECONDS:

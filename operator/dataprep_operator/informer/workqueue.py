@@ -1,6 +1,6 @@
 """A work queue like client-go's, with three priorities and with back-off after failures.
 
-Each key is in the queue at most once, and is never processed by two workers at the same time. kopf doesn't retry event handlers, so this
+Each key is in the queue at most once. Two workers never process the same key at the same time. kopf doesn't retry event handlers, so this
 queue retries the keys instead.
 """
 
@@ -22,13 +22,13 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 """This delay is short, because a job may have to wait this long after the API server has recovered.
 
-It needn't protect the API server, because the client's rate limit already does.
+The delay needn't protect the API server, because the client's rate limit does.
 """
 
 _NORMAL_TURN = 4
-"""Every fourth key comes from the normal lane, unless the lane is empty. So the normal lane can't starve."""
+"""Every fourth key comes from the normal lane if this lane isn't empty. So the normal lane can't starve."""
 _LOW_TURN = 16
-"""Every sixteenth key comes from the low-priority lane, unless the lane is empty."""
+"""Every sixteenth key comes from the low-priority lane if this lane isn't empty."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:
@@ -74,7 +74,7 @@ class WorkQueue(Generic[K]):
             self._wakeup.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Enqueue a key after a delay, unless the key is already scheduled for an earlier time."""
+        """Enqueue a key after a delay. If the key is already scheduled for an earlier time, nothing changes."""
         if seconds <= 0:
             self.add(key)
             return

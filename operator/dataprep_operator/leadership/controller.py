@@ -45,11 +45,10 @@ CREDENTIALS_TASK: Final = "credentials retriever"
 
 
 async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:
-    """Keep the cache up to date until `stop` is set. A standby also keeps its cache up to date, so that it can take over without listing
-    all objects first.
+    """Keep the cache up to date until `stop` is set. A standby does this too, so that it can take over without first listing all objects.
 
-    kopf's tasks must live as long as the operator. When one of kopf's tasks ends early, kopf stops the other tasks one by one, which can
-    take minutes. Therefore `died` must end the process.
+    kopf's tasks must live as long as the operator. If a task of kopf ends early, kopf stops the other tasks one by one, which can take
+    minutes. Therefore `died` must end the process.
     """
     unwrap = wrap_kopf(streams)
     before = asyncio.all_tasks()

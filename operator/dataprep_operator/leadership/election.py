@@ -140,7 +140,7 @@ class LeaderElector:
 
 
 async def _acquire(lease: Lease, keeper: "asyncio.Task[None]") -> None:
-    """Wait until this replica is the leader. Raises Overlap if the task `keeper` raises it."""
+    """Wait until this replica is the leader. Raises Overlap if the task `keeper` fails with Overlap."""
     acquiring = asyncio.create_task(lease.acquire())
     try:
         await asyncio.wait((acquiring, keeper), return_when=asyncio.FIRST_COMPLETED)

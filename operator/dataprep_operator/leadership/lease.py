@@ -1,7 +1,8 @@
 """A `coordination.k8s.io` Lease that elects the leader.
 
 The Lease is valid for `DURATION_SECONDS`, is renewed every `RETRY_SECONDS`, and is given up after `RENEW_DEADLINE_SECONDS` without a
-renewal. A replica that isn't certain to hold the Lease must exit. Two leaders can't damage data, but would overwrite each other's statuses.
+renewal. A replica that isn't certain that it holds the Lease must exit. Two leaders can't damage data, but would overwrite each other's
+statuses.
 """
 
 import asyncio
@@ -45,7 +46,10 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether this replica is certain to be the only leader. False after a long pause of the process, until the Lease is renewed."""
+        """Whether this replica is certain to be the only leader.
+
+        After a long pause of the process, this is false until the Lease is renewed.
+        """
         return self._clock() - self._renewed_at <= RENEW_DEADLINE_SECONDS
 
     async def acquire(self) -> None:
@@ -124,7 +128,7 @@ class Lease:
         return self._clock() > self._expires_at
 
     def _seconds_until_next_try(self) -> float:
-        """Return the seconds until the next attempt: the usual pause, or less when the holder's record expires sooner."""
+        """Return the seconds until the next attempt. This is the usual pause, or less if the holder's record expires sooner."""
         remaining = self._expires_at - self._clock()
         return min(RETRY_SECONDS, remaining + _MOMENT_SECONDS) if remaining >= 0 else RETRY_SECONDS
 

@@ -91,7 +91,7 @@ class Scope:
                 self._raise_if_refused(namespace, await self._cluster.get(LEASES, namespace, self._name))
 
     async def _claim_all(self) -> list[str]:
-        """Create or renew all markers, and return the namespaces where they are new.
+        """Create or renew all markers. Return the namespaces where this release had no valid marker before.
 
         Namespaces that don't exist, or that the operator isn't allowed to access, are skipped.
         """
@@ -108,7 +108,7 @@ class Scope:
         return new_namespaces
 
     async def _claim_marker(self, namespace: str) -> bool:
-        """Create or renew the marker in one namespace. Returns whether it is new."""
+        """Create or renew the marker in one namespace. Return whether this release had no valid marker there before."""
         while True:
             try:
                 lease = await self._cluster.get(LEASES, namespace, self._name)

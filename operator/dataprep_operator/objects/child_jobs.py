@@ -27,7 +27,7 @@ QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 ANNOTATION_LEAST: Final = f"{QUEUE_DOMAIN}/job-min-parallelism"
 """Kueue's annotation for the smallest number of pods with which Kueue may admit a Job."""
 ANNOTATION_PODS: Final = "dataprep.io/pods"
-"""Annotation on a queue Job of a job with `planning.resources`: the number of pods among which these resources are shared out."""
+"""Annotation on a queue Job of a job with `planning.resources`: the number of pods among which these resources are divided."""
 ANNOTATION_PLACEMENT: Final = "dataprep.io/placement"
 """Annotation on a step's Job that runs within the quota of a queue Job: the digest of its pods' placement."""
 CLEANUP: Final = "cleanup"
@@ -45,7 +45,7 @@ class Placement:
     annotations: Mapping[str, str]
 
     def digest(self, queue_uid: str) -> str:
-        """Return a digest of the placement and of the queue Job that it belongs to."""
+        """Return a digest of the placement and its queue Job's uid."""
         fields = {"nodeSelector": self.node_selector, "tolerations": self.tolerations, "annotations": self.annotations}
         return canonical.sha256({"queue": queue_uid, **fields})
 
@@ -93,7 +93,7 @@ class Child:
     least: int = 0
     """The smallest number of pods with which Kueue may admit the Job, or 0 if Kueue must admit all pods."""
     pods: int = 0
-    """The number of pods among which a queue Job shares out `planning.resources`, or 0 if the job doesn't set them."""
+    """The number of pods among which a queue Job divides `planning.resources`, or 0 if the job doesn't set them."""
     placement: Placement | None = None
     """The placement of the pods, for a queue Job only."""
     deleting: bool = False
@@ -107,14 +107,14 @@ class Child:
 
     @property
     def digest(self) -> str | None:
-        """The digest, of the plan or of the scan, that identifies the work of an Indexed Job."""
+        """The digest of the plan or of the scan. It identifies the work of an Indexed Job."""
         return self.plan_sha256 or self.scan
 
 
 def scan_digest(scan: str, *, parts: int) -> str:
-    """Return what identifies the work of a scan Job.
+    """Return the text that identifies the work of a scan Job.
 
-    The result includes the number of parts: if this number changes, part 3, for example, contains other data.
+    The text includes the number of parts, because this number determines which data each part contains.
     """
     return f"{scan}/{parts}"
 

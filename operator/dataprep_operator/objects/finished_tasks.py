@@ -1,7 +1,7 @@
-"""Extracts the few values that are kept of a succeeded worker pod, and adds up the results of finished tasks. All functions are pure.
+"""Extracts the few values to keep for a succeeded worker pod, and adds up the results of finished tasks. All functions are pure.
 
-A job may have ten thousand worker pods. After a pod has succeeded, decisions need to know only that it existed and what its result was.
-Succeeded pods of a scan are kept in the same way, although they report no results.
+A job may have ten thousand worker pods. After a pod has succeeded, decisions depend only on the pod's existence and its result. Succeeded
+pods of a scan are kept in the same way, although they report no results.
 """
 
 import operator
@@ -39,7 +39,7 @@ NO_WORK: Final = Work()
 
 @dataclass(frozen=True, slots=True)
 class SucceededWorker:
-    """What is kept of a worker pod that has succeeded."""
+    """The values to keep for a succeeded worker pod."""
 
     name: str
     namespace: str
@@ -58,11 +58,11 @@ class FinishedTasks:
     tasks: AbstractSet[int] = frozenset()
     """The numbers of the tasks. Don't keep this set, because it changes when the cache changes."""
     work: Work = NO_WORK
-    """What was done for these tasks in total."""
+    """The total work that was done for these tasks."""
 
 
 def read(pod: Pod) -> SucceededWorker:
-    """Return what is kept of a worker pod that has succeeded. The texts that all pods of a Job share are stored only once."""
+    """Return the values to keep for a succeeded worker pod. Strings that are equal for all pods of a Job are interned."""
     result = pod.result if isinstance(pod.result, WorkResult) else None
     return SucceededWorker(
         name=pod.name,
@@ -75,7 +75,7 @@ def read(pod: Pod) -> SucceededWorker:
 
 
 def work_of(result: WorkResult) -> Work:
-    """Return what was done for a task. The task's shards include those that already had a report."""
+    """Return the work that was done for a task. Shards that the task skipped, because they already had a report, are counted too."""
     records = result.records
     return Work(
         shards=result.shards_done + result.shards_skipped,

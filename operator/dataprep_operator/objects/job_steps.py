@@ -1,7 +1,7 @@
-"""The steps of a job, and how their Jobs differ. A step is named by the label `dataprep.io/step` of its Job and pods.
+"""The steps of a job, and how their Jobs differ. The label `dataprep.io/step` of a Job or pod names its step.
 
-Plan → Scan → Merge → Shuffle → Convert → Commit. The plan pod decides whether the scan and merge steps are needed. The plan decides whether
-the shuffle step is needed. The Job that removes a deleted job's output and the queue Job are not steps.
+Plan → Scan → Merge → Shuffle → Convert → Commit. The plan pod decides whether the scan and merge steps are needed. The finished plan says
+whether the shuffle step is needed. The Job that removes a deleted job's output and the queue Job are not steps.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from dataprep_api.resources.status import StepName
 
 @dataclass(frozen=True)
 class JobStep:
-    """What the operator knows about a step."""
+    """One step of a job."""
 
     name: StepName
     """The step's name in the status."""
@@ -25,7 +25,7 @@ class JobStep:
     results: tuple[type[PlanResult] | type[ScanRequest] | type[CommitResult], ...] = ()
     """The kinds of results that the pod of a step with a single pod reports."""
     share: str = ""
-    """What one pod of an Indexed Job works on. Empty for a step with a single pod."""
+    """The word, in messages, for the work of one pod of an Indexed Job. Empty for a step with a single pod."""
 
     @property
     def label(self) -> str:
@@ -64,12 +64,12 @@ def of_status(name: StepName | None) -> JobStep:
 
 
 def is_indexed(label: str) -> bool:
-    """Return whether the label names a step whose Job is an Indexed Job. A pod may have any label."""
+    """Return whether the label names a step whose Job is an Indexed Job. Unknown labels are allowed, because a pod may have any label."""
     return label in BY_LABEL and BY_LABEL[label].is_indexed
 
 
 def has_single_pod(label: str) -> bool:
-    """Return whether the label names a step with a single pod, whose resources are those of `spec.planning.resources`."""
+    """Return whether the label names a step with a single pod. This pod has the resources of `spec.planning.resources`."""
     return label in BY_LABEL and not BY_LABEL[label].is_indexed
 
 

@@ -12,7 +12,7 @@ from dataprep_api.names import LINEAGE_RUN
 from dataprep_operator.objects.observed import Key
 
 _RUNS: Final = uuid.UUID("6f1b8f2e-6d7c-5d0a-9f0e-5c1f2a7d4b11")
-"""The namespace of our runs' UUIDs. It never changes."""
+"""The namespace of the UUIDs of runs. It never changes."""
 
 
 def run_uuid(uid: str, attempt: int) -> str:
@@ -21,7 +21,7 @@ def run_uuid(uid: str, attempt: int) -> str:
 
 
 def namespace_of(receiver: sending.Receiver, key: Key) -> str:
-    """Return the namespace of the job in events: the one in the settings, or the job's own."""
+    """Return the namespace of the job in events. This is the namespace in the settings, or else the job's own namespace."""
     return receiver.namespace or key.namespace
 
 

@@ -1,4 +1,4 @@
-"""The observed state of one DataPrepJob and its children. This module only holds values and makes no decisions."""
+"""The observed state of one DataPrepJob and its children. This module contains only values and makes no decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -126,9 +126,9 @@ class Observed:
     output_remover: Key | None = None
     """A deleted job that is still removing the same output."""
     output_user: Key | None = None
-    """Another job that uses this job's data set or writes to its output; set only if this job is deleted."""
+    """Another job that uses this job's data set or writes to its output. Set only if this job is deleted."""
     writing_pods: tuple[Pod, ...] = ()
-    """The job's pods that may still write; set only if the job is deleted."""
+    """The job's pods that may still write. Set only if the job is deleted."""
     wait_cycle: tuple[Key, ...] = ()
     """A cycle of jobs that wait for each other. The cycle starts and ends with this job."""
     start_blockage: Blockage | None = None
@@ -146,7 +146,7 @@ class Observed:
     def child_prefix(self) -> str:
         """Prefix of the children's names.
 
-        A job keeps the older form of the prefix if it was started by an operator that didn't record the prefix.
+        If a started job has no recorded prefix, an older operator started it, and the job keeps the older form of the prefix.
         """
         recorded_prefix = self.status.child_prefix
         make_prefix = names.first_child_base if self.status.start_time is not None else names.child_base
@@ -159,7 +159,7 @@ class Observed:
 
     @property
     def edited(self) -> bool:
-        """Whether the job failed before its start, and a spec field that is frozen after the start has been edited since then."""
+        """Whether the job failed before its start and its spec has been edited since then. Only fields that the start freezes count."""
         status = self.status
         is_open = self.finished and status.start_time is None and not self.deleting
         return is_open and status.rejected_spec not in (None, self.spec_digest)
@@ -192,7 +192,7 @@ class Observed:
         return self.child(job_steps.of_status(status.step).label, status.attempt)
 
     def pods_of(self, child: Child) -> tuple[Pod, ...]:
-        """Return the Job's pods, without worker pods that have simply succeeded."""
+        """Return the Job's pods. Succeeded worker pods are included only if they were disrupted or deleted."""
         return self.pods.get(child.uid, ())
 
     def has_pods(self, child: Child) -> bool:
@@ -200,11 +200,11 @@ class Observed:
         return bool(self.pods_of(child) or self.succeeded_workers.get(child.uid))
 
     def has_started(self, child: Child) -> bool:
-        """Return whether the container of any pod of the Job has started."""
+        """Return whether a container has started in any of the Job's pods."""
         return bool(self.succeeded_workers.get(child.uid)) or any(pod.started for pod in self.pods_of(child))
 
     def result_of(self, child: Child) -> PlanResult | ScanRequest | CommitResult | None:
-        """Return the result that the pod of a step with a single pod reported, if there is one."""
+        """Return the result that the single pod of a step reported, or None."""
         step = job_steps.BY_LABEL.get(child.step)
         kinds = step.results if step is not None else ()
         for pod in self.pods_of(child):

@@ -1,7 +1,7 @@
 """Maps a job's output to its location, to detect jobs that would overwrite each other's output. All functions are pure.
 
-`names.normalised` gives a URI its canonical form. But one URI can mean different locations, depending on the bucket's endpoint, the volume
-mounts and the namespace, so this module considers these as well.
+`names.normalised` returns the canonical form of a URI. But the location of a URI also depends on the bucket's endpoint, the volume mounts
+and the namespace, so this module considers these as well.
 """
 
 import json
@@ -20,7 +20,7 @@ _ALIBABA: Final = ".aliyuncs.com"
 _CLUSTER: Final = (".svc.cluster.local", ".svc")
 _PORTS: Final = {"http": 80, "https": 443}
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Environment variables from which the converter takes a store's endpoint, if the store's settings don't name one.
+"""Environment variables from which the converter takes a store's endpoint if the store's settings contain no endpoint.
 
 The first variable that is set is used.
 """

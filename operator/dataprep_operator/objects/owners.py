@@ -15,8 +15,8 @@ def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 def job_owner(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the reference to the DataPrepJob that the object belongs to, or an empty mapping.
 
-    The DataPrepJob is the controller of its objects. The only exceptions are the Jobs of steps that run within the quota of a queue Job: the
-    queue Job is their controller as long as it exists, and the DataPrepJob is another owner.
+    The DataPrepJob is the controller of its objects, except for the Jobs of steps that run within the quota of a queue Job. While the queue
+    Job exists, the queue Job is the controller of these Jobs, and the DataPrepJob is another owner.
     """
     owner = controller(raw)
     if owner.get("kind", "Job") == "Job":

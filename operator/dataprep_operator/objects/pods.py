@@ -103,12 +103,12 @@ class Pod:
         return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
 
     def stuck_creating(self, now: datetime) -> bool:
-        """Return whether creating the container takes so long that the pod's Events should be read to find the reason."""
+        """Return whether creating the container takes too long. Then the pod's Events should be read to find the reason."""
         waited_seconds = times.seconds_between(self.scheduled_at, now) if self.creating else None
         return waited_seconds is not None and waited_seconds > STUCK_CREATING_SECONDS
 
     def stuck_terminating(self, now: datetime) -> bool:
-        """Return whether the pod was deleted but its lost or unreachable node did not confirm its termination in time."""
+        """Return whether the termination of a deleted pod is overdue, because the pod's node is lost or unreachable."""
         overdue_seconds = times.seconds_between(self.deletion_due, now) if not self.finished else None
         return overdue_seconds is not None and overdue_seconds >= STUCK_TERMINATING_SECONDS
 
@@ -181,7 +181,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
 
 
 def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the message of the pod's latest Event about a volume that needs a missing object. Slow mounts don't count."""
+    """Return the message of the latest Event that reports a missing object for one of the pod's volumes. Slow mounts don't count."""
     for event in reversed(pod_events):
         message = untrusted.text(event.get("message"))
         if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _MISSING_OBJECT_PHRASES):
@@ -245,17 +245,18 @@ def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason,
     program = "script" if pod.script else "container"
     ending = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
     if pod.terminated_unprompted:
-        ending += ", as if told to stop, but it was neither evicted nor deleted"
+        ending += ", as if it had been told to stop, but it was neither evicted nor deleted"
     return reason, f"The {program} {ending}{last_words}"
 
 
 def _memory_field(pod: Pod) -> str:
-    """Return the field with the memory of the pod."""
+    """Return the spec field that sets the pod's memory."""
     if not job_steps.has_single_pod(pod.step):
         return "workers.resources.limits.memory"
     if pod.index is None:
         return "planning.resources.limits.memory"
-    # The plan step has indexes only on Spark. A heap can't exceed its size, so the Python processes beside it have used the memory.
+    # Pods of the plan step have indexes only on Spark. The size of Spark's heap is fixed, so the memory was used by the Python processes
+    # outside the heap.
     return f"engine.spark.{'driver' if pod.index == 0 else 'executor'}.memoryOverhead"
 
 

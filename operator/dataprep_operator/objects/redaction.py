@@ -19,8 +19,8 @@ _M = TypeVar("_M", bound=BaseModel)
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
     """Return the status with `shown` applied to every text. Each text stays within its length limit.
 
-    The operator later reads back the handled retry, and the URIs of the output and of `fromJob`. So these stay unchanged, except that URIs
-    with credentials are redacted.
+    The operator later reads `handledRetry` and the URIs of the output and of `fromJob` from the status. So these values stay unchanged,
+    except that URIs with credentials are redacted.
     """
     output_uri = status.output.uri if status.output is not None else None
     redacted_status = _redact_model(status, output_uri if output_uri is not None and redacted(output_uri) == output_uri else None)

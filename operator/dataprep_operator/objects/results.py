@@ -42,7 +42,7 @@ def plan_fault(result: PlanResult, spec: DataPrepJobSpec, *, step: str) -> str |
 def merge_fault(result: PlanResult, *, code_commit: str | None) -> str | None:
     """Return why the merge step can't have made this plan, or None if it can. `code_commit` is the commit that the plan step reported."""
     if result.commit is not None and not result.reused:
-        return "The merge step reports a data set of its own, but it may only make the plan."
+        return "The merge step reports a finished data set, but it may only make the plan."
     if result.code_commit != code_commit:
         return f"The merge step used the commit {result.code_commit} of code.git, expected {code_commit}."
     return None

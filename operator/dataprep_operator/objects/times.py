@@ -31,7 +31,7 @@ def parse(value: str | None) -> datetime | None:
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """Return the seconds from `start` to `end`, but at least 0, or None when either is unknown."""
+    """Return the seconds from `start` to `end`, or 0 if `end` is earlier. Return None if either time is unknown."""
     if start is None or end is None:
         return None
     return max(0.0, (end - start).total_seconds())

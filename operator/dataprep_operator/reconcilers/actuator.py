@@ -86,9 +86,10 @@ class Actuator:
         return replace(observed, version=response["metadata"]["resourceVersion"])
 
     async def publish_handover(self, observed: Observed, desired: DataPrepJobStatus) -> str | None:
-        """Ensure that the handover ConfigMap exists. If it can't be created, return the reason; the data set is complete even without it.
+        """Ensure that the handover ConfigMap exists. If it can't be created, return the reason.
 
-        Raises LeftoverChild if the ConfigMap of a deleted job with the same name still exists, so that the job doesn't become Complete yet.
+        The data set is complete even without this ConfigMap. Raises LeftoverChild if the ConfigMap of a deleted job with the same name
+        still exists. The exception keeps the job from becoming Complete.
         """
         is_new = observed.status.phase != "Succeeded"
         try:
@@ -107,7 +108,8 @@ class Actuator:
         except (Refused, ForeignChild, SpecUnreadable) as exc:
             return str(exc)
         except Unavailable as exc:
-            # A failing webhook must not keep the job from completing. Other outages are retried first.
+            # A failing webhook must not keep the job from completing. After any other outage, creating the ConfigMap is retried before the
+            # job completes.
             if _WEBHOOK not in str(exc):
                 raise
             return str(exc)
@@ -220,8 +222,8 @@ class Actuator:
             if spec is None:
                 spec = jobs.read_spec(await self._create_or_get(CONFIG_MAPS, action.config_map, observed))
                 self._observer.freeze_spec(observed.uid, spec)
-            # Later Jobs are created without strict validation. If an earlier release planned the job, the API server has ignored unknown
-            # fields so far, and they must not fail the job now.
+            # Later Jobs are created without strict validation. A job that an earlier release planned may contain unknown fields, which the
+            # API server has ignored so far. These fields must not fail the job now.
             labels = action.body["metadata"]["labels"]
             is_first = (labels[names.LABEL_STEP], labels[names.LABEL_ATTEMPT]) == (QUEUE, "1")
             is_strict = is_first or labels[names.LABEL_STEP] == "plan"
@@ -241,8 +243,8 @@ class Actuator:
     async def _with_network(self, job: Body, network: spark_jobs.Network, observed: Observed) -> Body:
         """Create the Service and a new Secret. Return the Job whose pods mount this Secret.
 
-        The operator can't read Secrets. So if it dies before it creates the Job, it makes another Secret later. Both are deleted with the
-        DataPrepJob.
+        The operator can't read Secrets. If the operator crashes before it creates the Job, it later creates another Secret. Both Secrets
+        are deleted with the DataPrepJob.
         """
         await self._create_or_get(SERVICES, network.service, observed)
         secret = spark_jobs.secret_of(network, suffix=secrets.token_hex(8), secret=secrets.token_urlsafe(32))
@@ -266,7 +268,7 @@ class Actuator:
             owner = job_owner(existing)
             if owner.get("kind") == KIND and owner.get("name") == observed.key.name:
                 raise LeftoverChild(
-                    f"{body['kind']} {name} belongs to a deleted DataPrepJob with the same name as this one; waiting until it is deleted too."
+                    f"{body['kind']} {name} belongs to a deleted DataPrepJob with the same name as this DataPrepJob; waiting until it is deleted too."
                 )
             raise ForeignChild(f"{body['kind']} {name} already exists and doesn't belong to this DataPrepJob; delete or rename it.")
         return existing
@@ -303,7 +305,7 @@ def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
         "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
-        # The node may have come back and confirmed the pod's end. With the resourceVersion, the write fails if the pod has changed.
+        # The node may have come back and confirmed the pod's end. With the resourceVersion, the update fails if the pod has changed.
         "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

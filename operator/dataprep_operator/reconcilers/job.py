@@ -90,7 +90,8 @@ class Reconciler:
     def _needs_fresh_read(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
         """Return whether the job must be read from the API server before the next actions, because the cache may be outdated."""
         if _starts_or_rejects(observed, desired):
-            # The spec is frozen when a job starts, but a watch that was opened before a CRD upgrade omits the CRD's new fields.
+            # The spec is frozen when a job starts. But the cached spec lacks the CRD's new fields if the watch was opened before a CRD
+            # upgrade.
             return self._observer.frozen_spec(observed.uid) is None
         if self._observer.is_confirmed(observed.uid) or (
             desired != observed.status and self._progress_delay(observed, desired, now=now) is None
@@ -100,7 +101,7 @@ class Reconciler:
         return bool(actions.decide(observed, desired, now=now, defaults=self._settings.pods).actions)
 
     def _progress_delay(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
-        """Return the seconds by which to delay a status that differs only in its progress, or None if the status may be written now."""
+        """Return for how many seconds to delay a status that differs only in its progress, or None to write it now."""
         before = observed.status.progress
         if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != observed.status:
             return None
@@ -145,7 +146,7 @@ def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPre
 
 
 def _commit_of(observed: Observed, *, attempt: int) -> CommitResult | None:
-    """Return the commit's result, which the plan pod reports if it did all steps of a small job."""
+    """Return the commit's result. If the plan pod did all steps of a small job, the plan pod's result contains it."""
     children = [child for step in ("commit", "plan") if (child := observed.child(step, attempt)) is not None]
     for result in map(observed.result_of, children):
         commit = result.commit if isinstance(result, PlanResult) else result

@@ -1,4 +1,5 @@
-"""Sends OpenLineage events about jobs, if the operator's environment names a receiver. Nothing here can fail or delay a reconciliation."""
+"""Sends OpenLineage events about jobs, if the operator's environment names a receiver. Sending events can't fail or delay a
+reconciliation."""
 
 import logging
 from dataclasses import dataclass

@@ -69,7 +69,7 @@ class _SpecResult:
 
 
 class Observer:
-    """Observes jobs. The Observer's state is only a cache, which may be lost at any time."""
+    """Observes jobs. An Observer's state is only a cache, which may be lost at any time."""
 
     def __init__(
         self, *, cache: Cache, cluster: Cluster, progress_store: ProgressStore, defaults: PodDefaults, kueue: Kueue | None = None
@@ -168,7 +168,7 @@ class Observer:
     def confirm(self, uid: str) -> None:
         """Mark the job as read from the API server.
 
-        Until the job has been read from the API server, the cached job may lack the previous leader's changes.
+        Before that, the cached job may lack the previous leader's changes.
         """
         self._confirmed_uids.add(uid)
 
@@ -228,7 +228,7 @@ class Observer:
 
     # Any, because specs are JSON objects of the API.
     def _merge_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-        """Return the spec with its profile's defaults, and the name of the profile if the profile is missing."""
+        """Return the spec with its profile's defaults. If the profile is missing, return the unchanged spec and the profile's name."""
         name = spec.get("profile")
         raw_profile = self._cache.profile(namespace, name or profile.DEFAULT)
         if raw_profile is None:
@@ -340,8 +340,8 @@ class Observer:
         """Return whether the namespace is terminating.
 
         A terminating namespace isn't deleted before its pods are gone. However, a Job with a back-off limit per index keeps a failed pod
-        until it has created the replacement, and creating pods is forbidden in a terminating namespace. Such a pod is removed only if its
-        Job is deleted.
+        until the Job has created the pod's replacement. Creating pods is forbidden in a terminating namespace, so the failed pod is removed
+        only if its Job is deleted.
         """
         try:
             raw = await self._cluster.get(NAMESPACES, namespace, "")
@@ -350,7 +350,7 @@ class Observer:
         return (raw.get("status") or {}).get("phase") == "Terminating"
 
     async def _start_blockage(self, observed: Observed, *, now: datetime) -> Blockage | None:
-        """Return the reason why pods can't be created or started, if only Events report that reason."""
+        """Return why pods can't be created or started, according to the Events of the Job and its pods."""
         child = observed.current_child(observed.status)
         return await self._start_blockage_of(observed, child, now=now) if child is not None else None
 

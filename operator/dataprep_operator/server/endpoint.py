@@ -101,7 +101,7 @@ class Endpoint:
     def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str, str]:
         """Return the key and uid of the job that the pod works for, and the pod's step.
 
-        The report is refused unless the uids and owner references agree with the token and the report.
+        Raises ReportRefused if the token's pod isn't a converter pod, or doesn't belong to the job and attempt in the report.
         """
         pod = self._cache.pod(bearer.namespace, bearer.pod_name)
         if pod is None or pod.uid != bearer.pod_uid:

@@ -1,8 +1,8 @@
-"""Limits the connections of each client address before a byte is read, because handling a request costs more than sending a request.
+"""Limits each client address's connections before any data is read, because a request costs the server more than the client.
 
-A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). Each address may have only a limited number of open
-connections, and of new connections per second. When the server is full, a new connection replaces the oldest connection of the address with
-the most connections. Therefore a flood of connections can't shut out the kubelet's probes or the workers' reports.
+A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). For each address, the number of open connections
+and the number of new connections per second are limited. When the server is full, a new connection replaces the oldest connection of the
+address with the most connections. Therefore a flood of connections can't block the kubelet's probes or the workers' reports.
 """
 
 import asyncio

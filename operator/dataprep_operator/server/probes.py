@@ -25,5 +25,5 @@ class Health:
         if self.streams is None:
             return "the watches have not started yet"
         if not self.streams.synced:
-            return f"not listed yet: {', '.join(self.streams.unsynced) or 'objects on their way to the cache'}"
+            return f"not listed yet: {', '.join(self.streams.unsynced) or 'objects that are listed but not yet in the cache'}"
         return None

@@ -74,7 +74,7 @@ class ProgressStore:
         return limiters.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
 
     def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime, step: str = "convert") -> None:
-        """Store a report from a pod of this step, unless a later report from the same pod is already stored."""
+        """Store a report from a pod of this step. If a later report from the same pod is already stored, the report is dropped."""
         reports = self._jobs.setdefault(job_uid, _Reports())
         by_pod = {"plan": reports.planning, "shuffle": reports.dividing}.get(step, reports.by_pod)
         if by_pod is reports.by_pod:
@@ -151,7 +151,7 @@ class ProgressStore:
         self._jobs.pop(job_uid, None)
 
     def next_report_seconds(self) -> float:
-        """Return how many seconds a worker should wait before its next report. The more workers there are, the longer each one waits."""
+        """Return how many seconds a worker should wait before its next report. The more workers there are, the longer each worker waits."""
         # Once pods of a step report, pods of earlier steps no longer report.
         reporters = sum(len(reports.by_pod or reports.dividing or reports.planning) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))

@@ -1,4 +1,4 @@
-"""Divides the requests that a job may send to a store among the job's pods, based on the counts in their progress reports.
+"""Divides a job's request rate for each store among the job's pods, based on the request counts in the pods' progress reports.
 
 A store can't tell which requests belong to the same job. So if it refuses requests, all pods of the job slow down together. The rates are
 kept only in memory. After a restart of the operator, the pods keep their rates, and the operator sets new rates after the next refusal.
@@ -19,7 +19,7 @@ _FIRST_PART: Final = 0.25
 _LEAST_SECONDS: Final = 1.0
 """Counts over a shorter time aren't meaningful."""
 FEW_PODS: Final = 50
-"""With more pods than this, the rate is divided only once a second, because each division looks at all pods."""
+"""If a job has more pods than this, the rate is divided only once a second, because each division examines all pods."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class _Store:
             self.pods[pod_uid] = _first(counts, now=now)
             return
         current = self.pods[pod_uid] = earlier.after(counts, now=now)
-        # One interval after a cut, all pods know the new rate. Before that, requests may be refused because of the old rate, so their
-        # refusal is no reason for another cut.
+        # One interval after a cut, all pods know the new rate. Before that, the store may refuse requests because of the old rate, so a
+        # refusal doesn't cause another cut.
         is_new = current.counted_at == now and current.refused > 0 and earlier.counted_at >= self.pace.cut_at + interval
         if is_new:
             pods = self.pods.values()
@@ -97,8 +97,8 @@ class _Store:
         if len(self.pods) <= FEW_PODS or now - self.divided_at >= _LEAST_SECONDS:
             self._divide(rate, now=now)
         fair = self.fair_shares.get(pod_uid, rate / len(self.pods))
-        # The other pods keep their shares until their next reports. Until then, the other pods may hold the complete rate. Give a new pod
-        # part of its fair share anyway, so that it can begin.
+        # The other pods keep their shares until their next reports. Until then, the other pods may hold the complete rate. Nevertheless,
+        # give a new pod part of its fair share, so that it can begin.
         held_by_others = self.held - (own.share or 0.0)
         share = min(fair, max(rate - held_by_others, _FIRST_PART * fair))
         self.pods[pod_uid] = replace(own, share=share)

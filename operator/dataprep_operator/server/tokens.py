@@ -1,6 +1,6 @@
 """Verifies the workers' projected service-account tokens with the API server's public keys.
 
-The keys are fetched from `/openid/v1/jwks` over the operator's connection to the API server, never from a URL found in a document.
+The keys are fetched from `/openid/v1/jwks` over the operator's connection to the API server. A URL from a document is never used.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 ALGORITHMS: Final = ("RS256", "ES256")
 KEYS_PATH: Final = "/openid/v1/jwks"
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
-# An unknown key id triggers a refetch of the keys. Because clients can make up key ids, the keys are refetched at most once in this time.
+# An unknown key id makes the verifier fetch the keys again. Because clients can invent key ids, there is a minimum time between two
+# fetches.
 LEAST_REFETCH_SECONDS: Final = 60.0
 LEEWAY_SECONDS: Final = 5
 

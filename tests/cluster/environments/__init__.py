@@ -69,7 +69,7 @@ def run(name: str, script: Path | str, arguments: Sequence[Path | str] = (), env
 
 
 def _make(folder: Path, name: str) -> None:
-    # Relocatable, because the cache renames the complete folder.
+    # The environment is relocatable, because the cache renames its complete folder.
     uv = str(Path(sys.executable).with_name("uv"))
     cache.build([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(folder)], cwd=folder)
     # pip is used because it knows this machine's package index. The lock file is complete, including the build backends of source-only

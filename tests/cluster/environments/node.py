@@ -1,4 +1,4 @@
-"""Programs from npm, for tests that may be skipped on a machine without node."""
+"""Programs from npm, for tests that are skipped on a machine without Node.js."""
 
 import shutil
 from pathlib import Path

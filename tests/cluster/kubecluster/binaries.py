@@ -1,8 +1,8 @@
 """Builds the cluster's programs from Go modules and caches them.
 
 The modules `controlplane` and `nodes` only run these programs. Building takes minutes, and continues in the background while unit tests
-run. Each program is built under its own lock, and then renamed into place. So a build in the background never conflicts with a use of the
-program.
+run. Each program is built under its own lock, and then renamed into place. So a program can be used at any time, even while it is built in
+the background.
 """
 
 import fcntl
@@ -40,9 +40,9 @@ HELM_FLAGS = (
 )
 KUEUE_FLAGS = ("-X sigs.k8s.io/kueue/pkg/version.GitVersion=v{kueue}",)
 _NICENESS = 5
-"""The builds come after a developer's own work, but before the tests that need no cluster (`tests/run`), because all tests on the cluster
-wait for the builds."""
-# All versions share the cache. These flags change the binary, so they are part of the key.
+"""The priority of the builds is lower than that of a developer's other programs. It is higher than that of the tests without a cluster
+(`tests/run`), because all tests on the cluster wait for the builds."""
+# The cache holds programs of all versions. These flags change the binary, so they are part of the cache's key.
 BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
 
 
@@ -57,8 +57,8 @@ class Program:
     """The program's source files, if they are in the module's folder. All other programs are packages of their modules' dependencies."""
 
 
-# Helm first, because the tests of the chart, which run while the programs are built, wait for it. The others in the order in which the
-# start of the cluster needs them, the longest build first.
+# Helm is built first, because the chart's tests wait for it while the other programs are built. The longest builds follow, because the
+# cluster needs these programs first when it starts.
 PROGRAMS: Mapping[str, Program] = {
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", HELM_FLAGS),
     "kube-apiserver": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES_FLAGS),
@@ -125,7 +125,7 @@ def build(names: Sequence[str] = tuple(PROGRAMS)) -> None:
 
 
 def built(name: str) -> Path:
-    """Return the path of a program. Builds it if necessary, or waits for another process that does."""
+    """Return the path of a program. Builds it if necessary, or waits for another process that is building it."""
     target = path(name)
     if target.exists():
         return target

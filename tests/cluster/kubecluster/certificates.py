@@ -1,7 +1,7 @@
 """The certificate authority of a cluster, and the certificates and kubeconfig files that it issues.
 
-As with kubeadm, every component has its own client certificate with the name that the default RBAC bindings expect. Only the test itself
-and the API server's calls to kubelets use `system:masters`.
+As in a cluster made by kubeadm, every component has its own client certificate, with the name that the default RBAC bindings expect. Only
+the test itself and the API server's calls to kubelets use `system:masters`.
 """
 
 import base64

@@ -17,7 +17,7 @@ _OCI: Final = "application/vnd.oci.image"
 
 
 def root(folder: Path) -> Path:
-    """Return where a folder's containerd keeps its images."""
+    """Return the folder in which a node's containerd keeps its images."""
     return folder / "containerd"
 
 
@@ -27,7 +27,7 @@ def socket(folder: Path) -> Path:
 
 
 def write_configuration(folder: Path, *, network: Path) -> None:
-    """Configure a containerd that writes to this folder only; `network` is the folder of its network's configuration."""
+    """Configure a containerd that writes only to this folder. It reads its network configuration from the folder `network`."""
     (folder / _CONFIGURATION).write_text(_configuration(folder, network=network))
 
 
@@ -44,8 +44,8 @@ def answers(folder: Path) -> bool:
 def import_image(folder: Path, archive: Path, *, name: str) -> None:
     """Unpack an image, given as a docker-archive, under the name that pods use. Layers that containerd already has are not imported again.
 
-    Leaving out known layers saves time: an image shares nearly all layers with its earlier versions and other images, and containerd would
-    write and hash them again.
+    This saves time, because an image shares nearly all layers with its earlier versions and with other images. Otherwise, containerd would
+    write and hash the known layers again.
     """
     client = _client(folder)
     known = run([*client, "content", "ls", "--quiet"]).split()
@@ -77,8 +77,8 @@ def _client(folder: Path) -> list[str]:
 
 
 def _write_layout(target: Path, archive: Path, *, name: str, without: frozenset[str]) -> None:
-    """Write the image of a docker-archive as an OCI layout. The layout names all layers, but doesn't contain those with the digests in
-    `without`.
+    """Write the image of a docker-archive as an OCI layout. The layout names all layers, but doesn't contain the layers whose digests are
+    in `without`.
 
     A layout:  index.json names the manifest | the manifest names the configuration and the layers | blobs/sha256 holds all three
     """
@@ -87,7 +87,7 @@ def _write_layout(target: Path, archive: Path, *, name: str, without: frozenset[
         configuration = _content(given, image["Config"])
         layers = []
         written = set(without)
-        # The layers of a docker-archive are not compressed, so their digests are those that the configuration lists.
+        # The layers of a docker-archive are not compressed, so the digests in the configuration are also the blobs' digests.
         for file, digest in zip(image["Layers"], json.loads(configuration)["rootfs"]["diff_ids"], strict=True):
             member = given.getmember(file)
             layers.append({"mediaType": f"{_OCI}.layer.v1.tar", "digest": digest, "size": member.size})

@@ -104,7 +104,7 @@ class Folders:
 
     @property
     def no_names(self) -> Path:
-        """An empty root zone: names outside the cluster don't exist, and no other DNS server is asked."""
+        """An empty root zone. With this zone, names outside the cluster don't exist, and no other DNS server is asked."""
         return self.run / "no-names.zone"
 
     def kubeconfig(self, user: str) -> Path:
@@ -196,7 +196,7 @@ def controller_manager(folders: Folders) -> list[str | Path]:
         "--leader-elect=false",
         "--node-monitor-period=2s",
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
-        # The default is 20 requests a second. With it, tests would measure this limit and not the operator.
+        # With the default of 20 requests a second, tests would measure this limit instead of the operator.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
     ]
@@ -241,7 +241,7 @@ def _proxy_configuration(folders: Folders) -> dict[str, object]:
         # Both ends of a connection can be on the same bridge. If such a connection weren't masqueraded, its replies would bypass the NAT
         # rules.
         "nftables": {"masqueradeAll": True},
-        # Zero keeps the machine's connection tracking settings.
+        # With zero, kube-proxy leaves the machine's settings for connection tracking unchanged.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }
 

@@ -29,7 +29,7 @@ class Daemon:
     started_tick: int
 
     def alive(self) -> bool:
-        """Say whether this process is still running, rather than another process that has its id now."""
+        """Return whether this process is still running. Another process that has the same id now doesn't count."""
         return _started_tick(self.pid) == self.started_tick
 
 
@@ -46,7 +46,7 @@ def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     script = 'echo $$ > "$0" && exec "$@"'
     words = ["/bin/sh", "-c", script, str(group / "cgroup.procs"), *(str(word) for word in command)]
     log.parent.mkdir(parents=True, exist_ok=True)
-    # subprocess isn't used, because it warns about children that outlive their Popen. Here, children are meant to do so.
+    # subprocess isn't used, because it warns about children that outlive their Popen. Here, children are meant to outlive the program.
     pid = os.posix_spawn(
         "/bin/sh",
         words,
@@ -140,7 +140,7 @@ def _inherited() -> list[int]:
     """Return the file descriptors that the calling process leaves open for its children. A daemon would keep these descriptors open
     forever, and would hold their locks."""
     found = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-    # The descriptor of the listing itself is closed by now.
+    # The list includes the descriptor that `iterdir` used, which is closed by now.
     return [number for number in found if number > 2 and Path(f"/proc/self/fd/{number}").exists() and os.get_inheritable(number)]
 
 

@@ -89,8 +89,8 @@ def build_image(
 ) -> Path:
     """Build a Dockerfile and return the docker-archive that holds the image.
 
-    `BASE_IMAGE` is set unless `build_args` names one. `inputs` are the files and folders that the image depends on, relative to `context`
-    (by default everything but caches). The build is repeated only if an input has changed.
+    `BASE_IMAGE` is the base image unless `build_args` sets it. `inputs` are the files and folders that the image depends on, relative to
+    `context`. By default, these are all files except caches. The image is built again only if an input has changed.
     """
     arguments = {"BASE_IMAGE": base_image(), **(build_args or {})}
     named = [part for argument in sorted(arguments.items()) for part in argument]
@@ -177,10 +177,11 @@ def _mirror() -> str:
 
 
 def _volumes(folder: Path) -> Iterator[str]:
-    """Mount files into a build, so that pip and apt reach the same sources there as outside. These files don't become part of the image."""
+    """Mount files into a build, so that pip and apt use the same sources as on this machine. The image doesn't contain these files."""
     certificates = Path("/etc/ssl/certs")
     if certificates.is_dir():
-        # An overlay (`O`): packages with Java write into this folder. What they write is lost, so Java in the image trusts no certificate.
+        # The mount is an overlay (`O`), because packages with Java write into this folder. The overlay is discarded, so Java in the image
+        # trusts no certificate.
         yield f"{certificates}:{certificates}:O"
     pip_settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     for value in pip_settings.values():

@@ -41,7 +41,7 @@ class KindCluster(Cluster):
         run(["docker", "kill", node])
 
     def add_host(self, name: str, ip: str) -> None:
-        """Raise NotSupported: in a kind cluster, pods have to use the address instead of a name."""
+        """Raise NotSupported. In a kind cluster, pods have to use the address instead of a name."""
         raise NotSupported(f"Cannot give {ip} the name {name} in a kind cluster: use the address.")
 
     def down(self) -> None:

@@ -1,4 +1,4 @@
-"""The cluster that this package assembles: start, attach, change, stop.
+"""Starts, changes and stops the cluster that this package assembles, and attaches to a running one.
 
 Each step is recorded in `state` as it happens. `down` undoes all recorded steps, and so removes the remains of a killed test.
 """
@@ -79,7 +79,7 @@ class LocalCluster(Cluster):
         _stop_daemons([f"{node}-kubelet"], grace_seconds=0)
 
     def start_kubelet(self, node: str) -> None:
-        """Start the kubelet, and also containerd if it died, and wait until the node is Ready with its former capacity."""
+        """Start the kubelet, and containerd if it died. Wait until the node is Ready with its former capacity."""
         here = _node(node, _written())
         _start_containerd(here)
         _start_kubelet(here)
@@ -122,7 +122,7 @@ class LocalCluster(Cluster):
                 yield from map(json.loads, lines)
 
     def add_host(self, name: str, ip: str) -> None:
-        """Let pods resolve this host name to an address, effective after a second."""
+        """Let pods resolve this host name to an address. This takes effect after a second."""
         with self.folders.hosts.open("a") as hosts:
             hosts.write(f"{ip} {name}\n")
 

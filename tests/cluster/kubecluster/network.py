@@ -76,7 +76,7 @@ def create() -> None:
     run(["nft", "-f", "-"], stdin=FIREWALL)
     run(["ip", "link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge"])
     write_sysctl(f"net.ipv6.conf.{BRIDGE}.disable_ipv6", "1")
-    # Only for this bridge; forwarding on the machine's other interfaces is left alone.
+    # Forwarding is enabled only for this bridge, and isn't changed on the machine's other interfaces.
     write_sysctl(f"net.ipv4.conf.{BRIDGE}.forwarding", "1")
     run(["ip", "address", "add", f"{BRIDGE_IP}/16", "dev", BRIDGE])
     run(["ip", "link", "set", BRIDGE, "up"])
@@ -91,8 +91,8 @@ def add_address(ip: str) -> None:
 def remove() -> None:
     """Remove everything that `create` and kube-proxy made.
 
-    The firewall is created first and removed last, so if there is no firewall, a bridge or table with one of our names belongs to another
-    program.
+    Does nothing if there is no firewall: it is created first and removed last, so a bridge or table with one of our names then belongs to
+    another program.
     """
     if attempt(["nft", "list", "table", "inet", TABLE]).returncode != 0:
         return

@@ -88,7 +88,8 @@ def _remove_shim_socket(bundle: Path) -> None:
 
 
 def _pod_network(addresses: Path) -> dict[str, object]:
-    # The module `network` creates the bridge. If the plugin did so (isGateway), it would enable forwarding for the whole machine.
+    # The module `network` creates the bridge. The plugin's option isGateway would create it too, but also enable forwarding
+    # for the whole machine.
     addressing = {
         "type": "host-local",
         "dataDir": str(addresses),

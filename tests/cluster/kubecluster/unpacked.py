@@ -1,4 +1,4 @@
-"""containerd's folders with unpacked images, kept in the cache.
+"""Caches folders of containerd that contain unpacked images.
 
 Importing the images of the operator and the converter takes 40 seconds of processor time. A node that begins with a copy of such a folder
 skips this import. The copy shares the files of the layers with the original, because containerd never changes them. The copy has its own
@@ -142,7 +142,10 @@ def _unpack(images: Mapping[str, Path], target: Path) -> None:
 
 
 def _begin(folder: Path, images: Mapping[str, Path]) -> dict[str, str]:
-    """Fill the folder from the latest one whose images are all wanted in some version. Return the archives of its images by name."""
+    """Fill the folder from the latest cached folder whose images are all in `images`, perhaps in other versions.
+
+    Return the archives of the cached folder's images, by name.
+    """
     with _locked(fcntl.LOCK_SH):
         for latest, archives in _earlier():
             if archives.keys() <= images.keys():
@@ -162,7 +165,7 @@ def _earlier() -> list[tuple[Path, dict[str, str]]]:
 
 
 def _write_names(folder: Path, images: Mapping[str, Path]) -> None:
-    """Write the archives of the folder's images to a new file, because the old one might be shared with another folder."""
+    """Write the archives of the folder's images to a new file, because another folder might share the old file."""
     new = folder / f"{_NAMES}.new"
     new.write_text(json.dumps({name: archive.name for name, archive in images.items()}))
     new.rename(folder / _NAMES)
@@ -176,7 +179,7 @@ def _folders() -> Path:
 
 @contextmanager
 def _locked(kind: int) -> Iterator[None]:
-    """Hold the lock of all folders: shared to copy one, exclusive to add or remove one."""
+    """Hold the cache's lock: shared to copy a folder, exclusive to add or remove a folder."""
     # The lock file isn't in the folder itself, because earlier versions of this module remove the folder's content.
     with _folders().with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, kind)

@@ -91,13 +91,16 @@ class AzureServer(OneServer):
         return urllib.parse.urlencode(fields)
 
     def set_policy(self, container: str, name: str, permissions: str) -> None:
-        """Set the container's only access policy, valid for a day. A signature that refers to the policy allows what the policy allows."""
+        """Set the container's only access policy, which is valid for a day.
+
+        A signature that refers to the policy grants the policy's permissions.
+        """
         allowed = f"<AccessPolicy><Expiry>{_in(days=1)}</Expiry><Permission>{permissions}</Permission></AccessPolicy>"
         document = f"<SignedIdentifiers><SignedIdentifier><Id>{name}</Id>{allowed}</SignedIdentifier></SignedIdentifiers>"
         self.request("PUT", container, query={"comp": "acl", "restype": "container"}, body=document.encode())
 
     def shared_access_by(self, container: str, policy: str) -> str:
-        """Return a signature for the container. It allows whatever the policy allows at the time of a request."""
+        """Return a signature for the container, with the permissions that the policy grants at the time of a request."""
         text = f"\n\n\n/blob/{self.account}/{container}\n{policy}\n\n\n{_VERSION}\nc\n\n\n\n\n\n\n"
         fields = {"sv": _VERSION, "sr": "c", "si": policy, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
@@ -111,7 +114,7 @@ class AzureServer(OneServer):
         encoded = urllib.parse.quote(f"/{self.account}/{path}", safe="/-_.~")
         canonical = [*(f"{name}:{value}" for name, value in sorted(headers.items())), f"/{self.account}{encoded}"]
         canonical += [f"{name}:{value}" for name, value in sorted(asked.items())]
-        # The eleven standard headers. Of these, only the length is sent.
+        # The signed text has eleven standard headers. Only one of them, the length, is sent.
         standard = ["", "", str(len(body)) if body else "", *[""] * 8]
         text = "\n".join([method, *standard, *canonical])
         headers["authorization"] = f"SharedKey {self.account}:{self._signature(text)}"

@@ -1,7 +1,7 @@
 """A proxy between a client and a real store server that injects network and server faults into selected requests.
 
 `HttpProxy` understands requests and responses and can respond in the server's place. `TcpProxy` only sees connections and bytes, and is for
-HDFS's RPC. Each runs on its own thread on loopback, and counts the requests since it was armed.
+HDFS's RPC. Each proxy runs on its own thread on loopback, and counts the requests since it was armed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Kind(StrEnum):
     FAILED_LATE = "500 after acting"
     TRUNCATED = "truncated body"
     FLIPPED = "flipped bit in an answer"
-    """Affects only the body of an object that is read. In any other body, the flipped bit would not be detected."""
+    """Affects only the bodies of objects that are read, because a flipped bit in any other body would not be detected."""
     FLIPPED_UP = "flipped bit on the way up"
     EXPIRED = "expired token"
 
@@ -54,7 +54,7 @@ _SLOW_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class Fault:
-    """Makes the `number`-th request since arming (counted from 1) fail with a fault of this kind."""
+    """Makes one request fail with a fault of this kind. The requests are numbered from 1 since the faults were armed."""
 
     number: int
     kind: Kind
@@ -129,8 +129,8 @@ class _Proxy:
 class HttpProxy(_Proxy):
     """Handles one request per connection.
 
-    Each request and each response is received completely before it is forwarded. `expired` is the store's error code for an expired token,
-    or for another error that the store reports with `status`.
+    Each request and each response is received completely before it is forwarded. To a request with the fault `EXPIRED`, the proxy responds
+    with `status` and the store's error code `expired`.
     """
 
     def __init__(self, port: int, *, expired: str, status: int = 403, stall_seconds: float = 3.0) -> None:
@@ -159,7 +159,7 @@ class HttpProxy(_Proxy):
                 _reset(writer)
                 return
             case Kind.FAILED:
-                # A gateway's response: it lacks the server's error document and Date header.
+                # This is a gateway's response, which lacks the server's error document and Date header.
                 answer = b"HTTP/1.1 500 Refused\r\nContent-Length: 0\r\n\r\n"
             case Kind.BUSY:
                 answer = _refusal(503, "SlowDown")

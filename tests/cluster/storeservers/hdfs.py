@@ -41,7 +41,7 @@ log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
 """
-# How long a test waits on a loaded machine; unrelated to the product's timeouts.
+# How long a test waits on a loaded machine. This has nothing to do with the product's timeouts.
 _READY_SECONDS = 120.0
 
 
@@ -264,7 +264,7 @@ class HdfsCluster(HdfsFiles, Server):
         return ()
 
     def _shared_classes(self) -> Sequence[str]:
-        from storeservers import hdfs_classes  # imported here, because hdfs_classes imports this module
+        from storeservers import hdfs_classes  # imported here, because `hdfs_classes` itself imports this module
 
         return [f"-XX:SharedArchiveFile={hdfs_classes.archive()}"]
 
@@ -277,7 +277,8 @@ class HdfsCluster(HdfsFiles, Server):
             "dfs.namenode.http-address": self.http_address,
             "dfs.replication": str(len(self._datanodes)),
             "dfs.permissions.enabled": "true",
-            # A DataNode is considered dead after 2 rechecks of 3 s and 10 heartbeats of 1 s, instead of after ten minutes.
+            # With these settings, a DataNode is considered dead after 2 rechecks of 3 s and 10 heartbeats of 1 s. By default, this takes
+            # ten minutes.
             "dfs.heartbeat.interval": "1",
         }
 
@@ -288,8 +289,7 @@ class HdfsCluster(HdfsFiles, Server):
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
             "dfs.namenode.safemode.extension": "0",
             "dfs.namenode.safemode.min.datanodes": "1",
-            # The thread that deletes blocks would otherwise wake up a hundred times a second, which would be a third of an idle NameNode's
-            # work.
+            # By default, the thread that deletes blocks wakes up a hundred times a second. This is a third of an idle NameNode's work.
             "dfs.namenode.block.deletion.unlock.interval.ms": "1000",
         }
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# How long a test waits on a loaded machine; unrelated to the product's timeouts.
+# How long a test waits on a loaded machine. This has nothing to do with the product's timeouts.
 _ANSWER_SECONDS = 60.0
 
 
@@ -93,7 +93,7 @@ class HdfsFiles:
         _send_to_datanode("PUT", _ascii_url(place), content)
 
     def mkdirs(self, path: str, *, owner: str | None = None, permission: str = "755") -> None:
-        """Create a folder and its parents; the innermost gets the owner and exactly this permission."""
+        """Create a folder and its parents. Only the folder itself gets the owner and exactly these permissions."""
         self._call("PUT", path, "MKDIRS")
         self.set_permission(path, permission)
         if owner is not None:
@@ -108,7 +108,7 @@ class HdfsFiles:
         self._call("PUT", path, "SETOWNER", owner=owner)
 
     def set_quota(self, path: str, *, names: int | None = None, space_bytes: int | None = None) -> None:
-        """Limit the number of files and folders, including the folder itself, or the bytes of all replicas. None leaves a limit unchanged."""
+        """Limit the files and folders, counting the folder itself, and the bytes of all replicas. None leaves a limit unchanged."""
         asked = {"namespacequota": names, "storagespacequota": space_bytes}
         self._call("PUT", path, "SETQUOTA", **{name: str(value) for name, value in asked.items() if value is not None})
 

@@ -1,4 +1,4 @@
-"""A real HDFS with two NameNodes in one name service. One of the NameNodes is active. For a client, this is an HA cluster.
+"""A real HDFS with two NameNodes in one name service. One of the NameNodes is active. To a client, this looks like an HA cluster.
 
 The NameNodes share an edits folder, so there are no JournalNodes. Only the tests trigger a failover, so there is no ZooKeeper.
 """
@@ -95,7 +95,7 @@ class HdfsPair(HdfsCluster):
 
     def _format(self) -> None:
         super()._format()
-        # Does the same as `-bootstrapStandby`, but doesn't need the first NameNode to be running.
+        # This does the same as `-bootstrapStandby`, but also works while the first NameNode isn't running.
         shutil.copytree(self._name_folder, self._folder_of(1))
 
     def _launch_namenode(self) -> None:

@@ -35,7 +35,7 @@ class SecuredHdfs(HdfsCluster):
             "dfs.block.access.token.enable": "true",
             "dfs.data.transfer.protection": "authentication",
             "dfs.http.policy": "HTTP_ONLY",
-            # Another way for Hadoop to protect itself from rogue DataNodes is to require ports below 1024. These servers use other ports.
+            # Without HTTPS, Hadoop requires ports below 1024 as a protection from rogue DataNodes. These servers use other ports.
             "ignore.secure.ports.for.testing": "true",
             "dfs.namenode.kerberos.principal": self.service,
             "dfs.namenode.keytab.file": str(self.keytab),

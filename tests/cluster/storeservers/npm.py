@@ -1,4 +1,7 @@
-"""Programs from npm. `tests/cluster/node/<name>` has the lock file of each, and the first call on a machine installs it into the cache."""
+"""Programs from npm.
+
+`tests/cluster/node/<name>` has the lock file of the program `<name>`. The first call on a machine installs the program into the cache.
+"""
 
 import shutil
 from pathlib import Path
@@ -18,5 +21,5 @@ def script(name: str, path: str) -> Path:
 def _install(package: Path, into: Path) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(package / name, into)
-    # No optional dependencies: those of Azurite are for a database that no test uses, and that of pyright is for macOS.
+    # Optional dependencies aren't installed: Azurite's are for a database that no test uses, and pyright's is for macOS.
     cache.build(["npm", "ci", "--ignore-scripts", "--omit=dev", "--omit=optional", "--no-audit", "--no-fund"], cwd=into)

@@ -1,7 +1,7 @@
-"""A server process, which is started with a log, watched until it is ready, and stopped by its process id.
+"""Starts a server process with a log, waits until the server is ready, and stops it by its process id.
 
-Every server leads its own session, so that Ctrl-C in the terminal reaches only the tests. The kernel kills it when the tests die, so no run
-leaves servers behind.
+Every server leads its own session, so that Ctrl-C in the terminal reaches only the tests. The kernel kills the servers when the tests die,
+so no run leaves servers behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 _FIRST_PORT, _LAST_PORT = 15_000, 29_999
 _POLL_SECONDS = 0.1
 _STARTER = ThreadPoolExecutor(1, thread_name_prefix="starter of servers")
-"""A thread that lives as long as this process."""
+"""Starts the servers in a thread that lives as long as this process."""
 
 
 class ServerFailed(RuntimeError):
@@ -52,7 +52,7 @@ class ProcessIdentity:
         return cls(pid, _start_ticks(pid) or 0)
 
     def running(self) -> bool:
-        """Tell whether this process is alive, rather than another process that has its id now."""
+        """Return whether this process is alive. Another process that has the same id now doesn't count."""
         return self.start_ticks != 0 and _start_ticks(self.pid) == self.start_ticks
 
     def end(self, *, grace_seconds: float) -> None:
@@ -80,7 +80,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 class ServerProcess:
-    """A running server. It has ended when `stop` or `kill` returns."""
+    """A running server. `stop` and `kill` return only after the server has ended."""
 
     def __init__(self, *, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.name = name
@@ -203,7 +203,7 @@ def _is_unused(host: str, port: int) -> bool:
 
 
 def _claimed(port: int) -> bool:
-    # An abstract socket: it has no file, and the kernel frees the name however this process ends.
+    # The socket is abstract, so it has no file. The kernel frees its name no matter how this process ends.
     claim = socket.socket(socket.AF_UNIX)
     try:
         claim.bind(f"\0dataprep-test-port-{port}")

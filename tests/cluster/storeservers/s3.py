@@ -25,7 +25,7 @@ _MODULE = Path(__file__).parents[1] / "go" / "versitygw"
 _PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
 _ANSWER_SECONDS = 60.0
 _LISTINGS = 5
-"""The maximum number of times that a listing is requested if the server fails."""
+"""How often a listing is requested, at most, if the server fails."""
 # versitygw keeps parts of unfinished uploads here, next to the objects.
 _TEMPORARY_FOLDER = ".sgwtmp"
 
@@ -108,7 +108,7 @@ class S3Server(OneServer):
         self.request("PUT", f"/{bucket}")
 
     def add_user(self, access_key: str, secret_key: str) -> None:
-        """Add another key. It has no rights until a bucket policy grants some."""
+        """Add another key. The key has no rights until a bucket policy grants some."""
         account = (
             f"<Account><Access>{access_key}</Access><Secret>{secret_key}</Secret><Role>user</Role>"
             "<UserID>0</UserID><GroupID>0</GroupID><ProjectID>0</ProjectID></Account>"

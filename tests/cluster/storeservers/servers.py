@@ -1,4 +1,4 @@
-"""The common part of the test servers. A `with` statement starts and stops a server, which gets a data folder and a lifetime.
+"""The common part of the test servers. A server has a data folder and a lifetime, and is started and stopped by a `with` statement.
 
 `Server` defines how servers start. `OneServer` is a server with a single process and port. The processes themselves are in `processes`.
 """
@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Self
 from storeservers.processes import Lifetime, ServerProcess, accepts_connections, free_ports
 
 READY_SECONDS: Final = 60.0
-"""How long a test waits on a loaded machine; unrelated to the product's timeouts."""
+"""How long a test waits on a loaded machine. This has nothing to do with the product's timeouts."""
 
 
 class Server(ABC):

@@ -1,4 +1,4 @@
-"""A proxy that injects the faults of a bad network or an overloaded server, between an operator outside the cluster and the API server.
+"""A proxy between the API server and an operator outside the cluster. It injects the faults of a bad network or an overloaded server.
 
 The proxy listens on loopback without TLS, and forwards the operator's token. It records all requests with their times, so that a test can
 also check what an operator did *not* do.
@@ -93,12 +93,12 @@ class ApiProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def trouble(self, share: float) -> None:
-        """Make this share (0 to 1) of all later requests fail. Unless the share is 0, every new watch fails too."""
+        """Make this share (0 to 1) of all later requests fail. If the share isn't 0, every new watch fails too."""
         with self._lock:
             self._share = share
 
     def writes_since(self, moment: float) -> list[Asked]:
-        """The requests since this monotonic time that would have changed an object."""
+        """The requests that would have changed an object, since this monotonic time."""
         return [each for each in list(self.asked) if each.writes and each.at >= moment]
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""Dry runs: the API server checks objects and changes, and responds, but stores nothing.
+"""Sends dry runs, in which the API server checks an object or a change without storing it.
 
-All requests use the test process's connection. There are hundreds of requests, and each would take a tenth of a second of processor time
-with kubectl.
+All requests use the test process's connection. With kubectl, each of the hundreds of requests would take a tenth of a second of processor
+time.
 """
 
 import json

@@ -59,8 +59,8 @@ class Installation:
     def install(self, values: Mapping[str, Any] | None = None) -> None:
         """`helm upgrade --install --wait` with the test's images, overridden by `values`."""
         images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
-        # Support for Kueue and Spark is always on, because it does no harm in a cluster without Kueue or without Spark's image. So the tests
-        # with Kueue or Spark don't need a separate release.
+        # Support for Kueue and Spark is always on, so the tests with Kueue or Spark don't need a separate release. In a cluster without
+        # Kueue or without Spark's image, this support has no effect.
         given = {
             "kueue": {"enabled": True},
             "spark": {"enabled": True},
@@ -120,7 +120,7 @@ class Installation:
 
 
 def install_operator(cluster: Cluster) -> Installation:
-    """The operator of this working copy, cluster-wide, with two replicas as in production."""
+    """Installs this working copy's operator for the whole cluster, with two replicas as in production."""
     build_and_load(cluster)
     installation = Installation(cluster)
     installation.install()

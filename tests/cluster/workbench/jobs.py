@@ -22,7 +22,7 @@ Documents = list[Document]
 Events = list[tuple[str, str]]
 
 
-# How long a test waits on a shared machine; unrelated to the product's timeouts.
+# How long a test waits on a shared machine. This has nothing to do with the product's timeouts.
 PATIENCE_SECONDS = 300
 
 
@@ -64,7 +64,7 @@ class Namespace:
         return self._read(f"{READ[kind]}/namespaces/{self.name}/{kind}/{name}")
 
     def all(self, kind: str, *, selector: str = "", fields: str = "") -> Documents:
-        """All objects of a kind in `READ`, sorted by name, with these labels and fields."""
+        """All objects of a kind in `READ` that match these selectors, sorted by name."""
         query = [("labelSelector", selector), ("fieldSelector", fields)]
         return cast("Documents", self._read(f"{READ[kind]}/namespaces/{self.name}/{kind}", query)["items"])
 
@@ -93,7 +93,7 @@ class Namespace:
         )
         answer = client.call_api(*request)
         answer.read()  # type: ignore[no-untyped-call]  # it has no types
-        # Raises for any other status.
+        # Raises an error for any other status.
         return cast("Document", client.response_deserialize(answer, dict.fromkeys(("200", "201", "202"), "object")).data)
 
     def job(self, name: str) -> Document:
@@ -116,7 +116,10 @@ class Namespace:
         return [(item["reason"], item["message"]) for item in items]
 
     def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = PATIENCE_SECONDS) -> Document:
-        """Polls until the status satisfies `until`. Raises JobNotAsExpected, with all that is known about the job, if it never does."""
+        """Polls until the status satisfies `until`.
+
+        If the status never satisfies `until`, raises JobNotAsExpected with all that is known about the job.
+        """
         deadline = time.monotonic() + seconds
         while True:
             status = self.status(name)
@@ -166,7 +169,7 @@ EACH_STEP: Final = {"onePod": "Never"}
 def example(file: str, *, one_pod: bool = False, **changes: Any) -> Document:
     """A job from `examples/` with a changed spec: `example(path, name="x", output={...})` replaces complete fields.
 
-    Each step has its own pods. With `one_pod`, a small job runs in a single pod, as it does for users.
+    By default, each step has its own pods. With `one_pod`, a small job runs in a single pod, as it does for users.
     """
     with Path(file).open(encoding="utf-8") as text:
         document: Document = next(d for d in yaml.safe_load_all(text) if d["kind"] == "DataPrepJob")

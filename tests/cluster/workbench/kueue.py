@@ -24,7 +24,7 @@ FLAVOR: Final = "spot"
 _NAMESPACE_LABEL: Final = "test/namespace"
 IMAGE: Final = "dataprep.test/kueue:1"
 _WEBHOOK_SECONDS: Final = 60
-# The webhooks to install. All others belong to integrations of Kueue that are disabled here, so nothing would serve them.
+# The webhooks to install. Kueue's other webhooks belong to integrations that are disabled here, so nothing would serve them.
 _WEBHOOKS: Final = ("job.kb.io", "clusterqueue.kb.io", "cohort.kb.io", "resourceflavor.kb.io", "workload.kb.io", "localqueue.kb.io")
 _CONFIGURATION: Final = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -47,7 +47,7 @@ def image() -> Path:
 
 
 def install(cluster: Cluster) -> None:
-    """Installs Kueue, unless it is there already, and gives every node its flavor."""
+    """Installs Kueue if it isn't installed yet, and gives every node Kueue's flavor."""
     with state.installing():
         if _is_installed(cluster):
             return
@@ -78,7 +78,7 @@ def _apply_when_answered(cluster: Cluster, document: Document) -> None:
 
 
 def uninstall(cluster: Cluster) -> None:
-    """Removes Kueue, if it is there, and its API: if the API stayed without a server, namespaces couldn't be deleted."""
+    """Removes Kueue, if it is installed, and its API. If the API stayed without a server, namespaces couldn't be deleted."""
     if not _is_installed(cluster):
         return
     cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
@@ -88,7 +88,7 @@ def uninstall(cluster: Cluster) -> None:
 
 
 def delete_queues(cluster: Cluster, *, namespace: str) -> None:
-    """Deletes the ClusterQueues of a namespace's queues."""
+    """Deletes the ClusterQueues that a namespace's LocalQueues refer to."""
     cluster.kubectl("delete", "clusterqueues", f"--selector={_NAMESPACE_LABEL}={namespace}", "--timeout=60s")
 
 

@@ -40,7 +40,7 @@ FASHION_FILES = {
 
 def copy_to(folder: Path) -> Path:
     """Copies the four files of all 70,000 images from the cache. Making them takes most of a second, and a dozen test processes need them."""
-    from storeservers import cache  # imported here, because most processes need only a few images
+    from storeservers import cache  # imported here, because most processes make no more than a few images
 
     def make(empty: Path) -> None:
         write(empty)

@@ -1,8 +1,7 @@
-"""Runs the operator as a local process with the installed operator's rights, so that it can be killed, paused, put behind a proxy or given
-a wrong clock.
+"""Runs the operator as a local process with the installed operator's rights.
 
-The module `installation` runs the operator as users do. The installed operator must be scaled down while a local one runs: see
-`nobody_inside`.
+A local operator can be killed, paused, put behind a proxy or given a wrong clock. The module `installation` runs the operator as users do.
+While a local operator runs, the installed operator must be scaled down (see `nobody_inside`).
 """
 
 import json
@@ -145,7 +144,7 @@ class OutsideOperator:
             time.sleep(0.1)
 
     def words(self) -> str:
-        """Its output."""
+        """The process's output."""
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
     def leads(self) -> bool:
@@ -167,7 +166,7 @@ class OutsideOperator:
         return self._process.wait(timeout=seconds)
 
     def resident_megabytes(self) -> float:
-        """Its resident memory."""
+        """The process's resident memory."""
         assert self._process is not None
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -193,7 +192,7 @@ class OutsideOperator:
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Resume it."""
+        """Resume the process."""
         self._signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:

@@ -1,7 +1,9 @@
-"""The releases between which tests upgrade and downgrade: this working copy, and an earlier commit whose sources are in `tests/compat`.
+"""The two releases between which tests upgrade and downgrade.
 
-The earlier code runs with this working copy's libraries and Dockerfile. So its image shares all layers except the code layer, and a test
-shows how the code of the two releases works together.
+They are this working copy, and an earlier commit whose sources are in `tests/compat`.
+
+The earlier code runs with this working copy's libraries and Dockerfile. So the two images share all layers except the one with the code,
+and a test shows how the code of the two releases works together.
 """
 
 import shutil
@@ -31,7 +33,7 @@ class Release:
         return f"{CONVERTER_IMAGE}:{self.tag}"
 
     def apply_crds(self, cluster: Cluster) -> None:
-        """Install the CRDs, or upgrade or downgrade to them, as Helm and kubectl do."""
+        """Apply this release's CRDs as Helm and kubectl do, to install, upgrade or downgrade."""
         cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={self.folder / 'crds'}")
 
 

@@ -41,7 +41,7 @@ class Use:
 
 
 def uses(events: Iterable[Mapping[str, Any]], *, since: str = "") -> Iterator[Use]:  # Any: audit events as JSON
-    """The requests that operators of any release have sent for objects since an RFC 3339 time, oldest first."""
+    """The requests for objects since an RFC 3339 time, oldest first, from the operators of all releases."""
     for event in events:
         user = event["user"]["username"].removeprefix("system:serviceaccount:")
         asked = event.get("objectRef")

@@ -15,7 +15,7 @@ STEPS = ("plan", "convert", "commit")
 
 
 def write_input(stores: Stores, namespace: Namespace) -> Path:
-    """Writes a CSV file to the shared folder, but only once, because a job whose input changes fails."""
+    """Writes a CSV file to the shared folder if it doesn't exist. It is never written again, because a job fails if its input changes."""
     file = stores.volume / f"{namespace.name}.csv"
     if not file.exists():
         file.write_text("x,y,label\n" + "".join(f"{n * 0.5},{n * 0.25},{n % 3}\n" for n in range(ROWS)))
@@ -61,7 +61,7 @@ def phases(namespace: Namespace) -> dict[str, str]:
 
 
 def wait_all(namespace: Namespace, phase: str, *, seconds: float) -> float:
-    """Wait until all jobs in the namespace have reached the phase; returns the seconds it took."""
+    """Wait until all jobs in the namespace have reached the phase. Return the seconds that this took."""
     began = time.monotonic()
     while others := {name: now for name, now in phases(namespace).items() if now != phase}:
         if time.monotonic() - began > seconds or (phase == "Succeeded" and "Failed" in others.values()):
@@ -78,8 +78,8 @@ def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool
 
     A job in one pod has only the plan step's Job and pod.
 
-    With `lost_answers`, a Job is allowed to have had a second pod: if the API server dies after storing a new pod but before responding,
-    the Job controller creates a second pod. It later deletes the second pod, unless both pods have finished by then.
+    With `lost_answers`, a Job is allowed to have had a second pod. If the API server dies after storing a new pod but before responding,
+    the Job controller creates a second pod. It later deletes the second pod if either pod is still running.
     """
     jobs = namespace.all("dataprepjobs")
     statuses = {job["metadata"]["name"]: job["status"] for job in jobs}

@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 @dataclass(frozen=True)
 class Stores:
-    """The servers, on the bridge's address, which both pods and tests reach."""
+    """The servers. They listen on the bridge's address, which both pods and tests can reach."""
 
     find_hdfs: Callable[[], HdfsFiles]
     s3: S3Server
@@ -80,7 +80,7 @@ def a_job(stores: Stores, *, name: str, source: str, output: str, **changes: Any
 
 
 def mount(namespace: Namespace, stores: Stores) -> dict[str, Any]:
-    """Claims the shared folder in this namespace; returns the changes to a job that mount it at /data.
+    """Claims the shared folder in this namespace. Returns the changes with which a job mounts the folder at /data.
 
     All nodes run on this machine, so a local folder can stand in for a NAS.
     """

@@ -1,8 +1,8 @@
-"""Runs all cluster tests: several test processes share one cluster with the operator. The cluster starts before them and stops after them.
+"""Runs all cluster tests: several test processes share one cluster with the operator.
 
-These tests mostly wait, so several processes run side by side. Tests marked `apart`, which start their own operators, run afterwards in the
-same way. Tests marked `exclusive` run last, one at a time. Tests marked `nightly` run only if they are named on the command line, or at
-night.
+The cluster starts before these processes and stops after them. The tests mostly wait, so several of them can run at the same time. Tests
+marked `apart`, which start their own operators, run afterwards in the same way. Tests marked `exclusive` run last, one at a time. Tests
+marked `nightly` run only if they are named on the command line, or at night.
 """
 
 import os
@@ -25,7 +25,7 @@ from workbench.outside import bring_back
 
 PROCESSES: Final = 5
 PROCESSES_APART: Final = 3
-"""Fewer processes run these tests, because the tests measure how soon an operator reacts."""
+"""The number of processes that run these tests. It is small, because the tests measure how soon an operator reacts."""
 NIGHTLY_VARIABLE: Final = "DATAPREP_TEST_NIGHTLY"
 """With this variable, a run of all tests includes those marked `nightly`."""
 _NO_TESTS: Final = 5
@@ -46,7 +46,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
             wanted = "cluster and not nightly"
     try:
         with _cluster_and_operator() as operator:
-            # The other groups don't use HDFS. A run of selected tests starts HDFS only if the tests need it.
+            # Only this group's tests use HDFS. A run of selected tests starts HDFS only if the tests need it.
             host = operator.cluster.bridge_ip if sharing.is_whole() else None
             with shared_hdfs.running(host) if host is not None else nullcontext():
                 together = _group(f"{wanted} and not (apart or exclusive)", PROCESSES, arguments)
@@ -67,7 +67,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _cluster_and_operator() -> Iterator[Installation]:
-    """Uses the running cluster, if any, and leaves it running without the operator. Otherwise, starts a cluster and stops it afterwards."""
+    """If a cluster is running, uses it and leaves it running without the operator. Otherwise, starts a cluster and stops it afterwards."""
     running = kubecluster.attach()
     cluster = running or kubecluster.up(_images())
     try:

@@ -21,8 +21,7 @@ def make_account(namespace: Namespace, name: str, *, role: str | None) -> None:
 
 
 def make_user(namespace: Namespace, name: str, *, role: str | None, folder: Path) -> Path:
-    """Creates a service account, and returns a kubeconfig with the account's token, whose context has the namespace. The kubeconfig is in
-    the folder."""
+    """Creates a service account, and returns a kubeconfig in the folder. The kubeconfig has the account's token and the namespace."""
     make_account(namespace, name, role=role)
     token = namespace.kubectl("create", "token", name).strip()
     document: dict[str, Any] = yaml.safe_load(namespace.cluster.kubeconfig.read_text())

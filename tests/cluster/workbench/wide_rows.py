@@ -30,7 +30,10 @@ def write(folder: Path, *, files: int) -> None:
 
 
 def large_job(namespace: Namespace, stores: Stores, *, files: int, **spec: Any) -> Document:
-    """A job named `large` that reads only the numbers of this many files in the shared folder. It writes two shards to the OSS fake."""
+    """A job named `large` that reads only the column of numbers from `files` files in the shared folder.
+
+    It writes two shards to the OSS fake.
+    """
     source = stores.volume / namespace.name
     write(source, files=files)
     mounted = mount(namespace, stores)

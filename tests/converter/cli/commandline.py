@@ -1,4 +1,4 @@
-"""Runs `dataprep` as a user would, as a separate process without our environment variables.
+"""Runs `dataprep` like a user, in a separate process without our environment variables.
 
 Most of these processes are forks of a process that has imported the modules. Tests of messages can run the command in this process.
 """
@@ -49,9 +49,10 @@ def _started() -> Forks:
 def dataprep(
     *arguments: str | Path, where: Path | None = None, more: Mapping[str, str] | None = None, program: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command, or a program that runs it, in a fork until it ends. `more` is added to its environment.
+    """Runs the command, or a program that runs the command, in a fork. Waits until the command ends.
 
-    Raises TimeoutError if the command doesn't end, or if it leaves a process behind that keeps its output open.
+    `more` is added to the command's environment. Raises TimeoutError if the command doesn't end, or if it leaves behind a process that
+    keeps the output open.
     """
     words = [str(argument) for argument in arguments]
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
@@ -79,7 +80,7 @@ def _read_to_end(pipe: int) -> str:
 def new_dataprep(
     *arguments: str | Path, stdin: str = "", where: Path | None = None, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command in a new process, which imports its modules, until it ends. `more` is added to its environment."""
+    """Runs the command in a new process, which imports all modules itself, and waits until it ends. `more` is added to the environment."""
     return subprocess.run(
         [*DATAPREP, *map(str, arguments)],
         input=stdin,

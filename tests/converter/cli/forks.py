@@ -1,7 +1,7 @@
 """Runs commands in separate processes without importing the modules again, because imports take most of a command's time.
 
 Each command is a fork of one process that has imported the modules. Like a process started from a shell, the fork has its own arguments,
-environment, folder and standard streams, and ends with the interpreter's normal exit. The process that forks runs this file as its program.
+environment, folder and standard streams, and ends with the interpreter's normal exit. The parent process of the forks runs this file.
 """
 
 import contextlib
@@ -74,8 +74,8 @@ class Forks:
     def wait(self) -> int:
         """Return the command's exit code once it has ended.
 
-        If a signal ended the command, the code is the signal's number, negated, as in `subprocess`. If the command doesn't end in time,
-        this method kills it and raises TimeoutError.
+        If a signal ended the command, the code is the signal's number with a minus sign, as in `subprocess`. If the command doesn't end in
+        time, this method kills it and raises TimeoutError.
         """
         try:
             return int(self._socket.recv(_MOST_BYTES))
@@ -130,7 +130,7 @@ def _become(descriptors: Sequence[int], *, arguments: list[str], environment: di
 
 
 if __name__ == "__main__":
-    # A command, too, sets this before it imports numpy.
+    # A command also sets this variable before it imports numpy.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for _name in _MODULES:
         importlib.import_module(_name)

@@ -1,4 +1,4 @@
-"""A terminal for tests: runs a command in a pseudo-terminal of a given width, and returns what is left on the screen.
+"""A terminal for tests: runs a command in a pseudo-terminal of a given width, and returns the text that is on the screen at the end.
 
 Only the control sequences that our output uses are supported: colours and styles, movements to redraw a bar, and the cursor. Any other
 sequence is an error, because it would change the user's terminal.
@@ -21,7 +21,10 @@ COLOUR = re.compile(r"⟨[\d;]*\b(?:3[0-7]|38|4[0-7]|48|9[0-7]|10[0-7])\b[\d;]*�
 
 
 def shown(output: str) -> str:
-    """Return the lines that are left on an endless screen. A change of style is written as its numbers in ⟨ ⟩, and its end as ⟨0⟩."""
+    """Return the lines that are on the screen at the end. The screen is endless, so no line scrolls away.
+
+    A change of style is written as its numbers in ⟨ ⟩, and its end as ⟨0⟩.
+    """
     lines: list[list[tuple[str, str]]] = [[]]
     row = column = at = 0
     style = ""
@@ -72,7 +75,7 @@ def _marked(cells: Sequence[tuple[str, str]]) -> str:
 
 
 def session(arguments: Sequence[str], *, columns: int, environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """Run `dataprep` in a terminal of this width. Return its exit code and what is left on the screen."""
+    """Run `dataprep` in a terminal of this width. Return its exit code and the text that is on the screen at the end."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     forks().start(arguments, environment=environment, folder=folder, streams=(theirs, theirs, theirs))

@@ -52,7 +52,7 @@ def completed_by_bash(script: str, words: Sequence[str], programs: Path) -> list
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["run", "--set", "output.shards.c"], ["output.shards.count="]),
         (["explain", "output.shards.t"], ["output.shards.targetSize"]),
-        (["run", "job"], []),  # files, which bash itself completes
+        (["run", "job"], []),  # nothing is proposed, because bash itself completes file names
     ],
 )
 def test_bash_completes(words: list[str], proposed: list[str], programs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
-"""Ctrl-C at any moment: while modules load, during the work, in a library, and while the interpreter exits. Each time at most one line is
-printed, and no traceback."""
+"""Ctrl-C at any moment: while modules load, during the work, in a library, and while the interpreter exits.
+
+Each time, at most one line and no traceback is printed.
+"""
 
 import json
 import shutil
@@ -62,7 +64,7 @@ main()
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Makes Ctrl-C work: if a shell starts the tests in the background, all of their processes ignore Ctrl-C by default."""
+    """Makes Ctrl-C work. If a shell starts the tests in the background, all of their processes ignore Ctrl-C by default."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

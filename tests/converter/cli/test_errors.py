@@ -219,8 +219,8 @@ def every(kind: type[ConvertError]) -> Iterator[type[ConvertError]]:
 
 
 def test_only_defects_are_called_so() -> None:
-    # StoppedError is internal, because the task that caused it reports the real error. TooSlowError only ends the attempt to do all of a
-    # small job's work in one pod.
+    # StoppedError is internal, because the task that caused it reports the real error. TooSlowError doesn't fail the job: it only ends
+    # the attempt to run all steps of a small job in one pod.
     called_so = {each.__name__ for each in every(ConvertError) if each.exit == Exit.INTERNAL or each.reason == Reason.INTERNAL_ERROR}
     assert called_so <= {"StoppedError", "TooSlowError"}
 

@@ -1,4 +1,4 @@
-"""A library's message is never shown alone. Our own text precedes it, and says which file or address is affected and what is wrong."""
+"""A library's message is never shown alone. It follows a text of our own, which says what is wrong and with which file or address."""
 
 import bz2
 import gzip

@@ -177,7 +177,7 @@ def test_changed_statistics_are_refused(few: Path, tmp_path: Path, capsys: pytes
     file.write_text(file.read_text().replace('"max": 9', '"max": 8'))
     capsys.readouterr()
     assert code_of("inspect", output) == 5
-    assert capsys.readouterr().err == f"dataprep: error: {file} is not the one that the manifest names.\n"
+    assert capsys.readouterr().err == f"dataprep: error: {file} is not the file that the manifest names.\n"
 
 
 def test_a_report_that_cannot_be_written_is_an_error(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -284,7 +284,7 @@ def test_the_mark_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
 def test_a_signed_address_of_the_web_is_a_file(tmp_path: Path) -> None:
     signed = "/rows.csv?X-Amz-Expires=60&X-Amz-Signature=0123"
     with serving({signed: b"x,z\n1,2\n"}) as site:
-        # Like a real server, the site refuses any path except the signed one.
+        # Like a real server, the site refuses every path that isn't signed.
         site.refusals[f"{signed}/_SUCCESS"] = 403
         _, spec = inferred(site.at(signed), tmp_path)
         assert spec["source"] == {"csv": {"uris": [site.at(signed)], "header": True}}

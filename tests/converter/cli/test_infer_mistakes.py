@@ -1,4 +1,4 @@
-"""What `dataprep infer` says of files that no source reads, and of likely mistakes in tables."""
+"""What `dataprep infer` says about files that no source reads, and about likely mistakes in tables."""
 
 import contextlib
 import pickle

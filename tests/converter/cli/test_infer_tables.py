@@ -1,4 +1,4 @@
-"""`dataprep infer` on tables as found in practice: with missing values, and JSON files that are one array."""
+"""`dataprep infer` on tables like those found in practice: tables with missing values, and JSON files that contain a single array."""
 
 import gzip
 import json

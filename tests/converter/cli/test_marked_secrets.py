@@ -1,4 +1,4 @@
-"""Secrets in any field of a job: no command prints or stores them, whether the job succeeds or fails."""
+"""No command prints or stores a secret that is in any field of a job, whether the job succeeds or fails."""
 
 import copy
 import io
@@ -60,9 +60,8 @@ JOBS: dict[str, dict[str, Any]] = {
     "script": {"script": SCRIPT, "output": OUT},
 }
 OF_ONE_JOB = {"map": "transforms", "script": "script"}
-"""Jobs, each with the field below which this job's fields are tested.
-
-All fields that are not below such a field, except the source's, are tested only in the first job.
+"""Jobs, each with a field of the spec. In each job, the fields below this field are tested. All other fields, except the source's, are
+tested only in the first job.
 """
 OF_THE_CLUSTER = ("workers", "stores", "cleanup", "retry", "stepDeadlines")
 """Fields that are hardly used by commands on this machine. They are tested together."""
@@ -111,7 +110,7 @@ def accepted(spec: dict[str, Any]) -> bool:
 
 
 def tried(name: str) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """For each field, yields its path and a job with a secret in this field, in the first form that the spec accepts."""
+    """For each field, yields its path and a job with a secret in it. The secret has the first form that the spec accepts."""
     base = JOBS[name]
     for place in places():
         if place == ("output", "uri") or place[0] in OF_THE_CLUSTER:

@@ -74,7 +74,9 @@ def test_later_overrides_win_and_an_empty_one_takes_the_field_away(tmp_path: Pat
         pytest.param("output..uri=x", "--set: expected FIELD=VALUE", id="an empty part"),
         pytest.param("splits.into.2.name=x", "--set splits.into.2.name: expected an index from 0 to 1, got 2", id="beyond a list"),
         pytest.param("splits.into.first=x", "--set splits.into.first: expected an index from 0 to 1, got first", id="a name for an index"),
-        pytest.param("output.uri.name=x", "--set output.uri.name: name is below a text, which has no fields", id="below a text"),
+        pytest.param(
+            "output.uri.name=x", "--set output.uri.name: the parent of name is of type text, which has no fields", id="below a text"
+        ),
         pytest.param("output.shards.cuont=x", "spec.output.shards.cuont: unknown field; did you mean count?", id="an unknown field"),
         pytest.param("output.shards.count={", "spec.output.shards.count: ", id="a value that is neither"),
     ],

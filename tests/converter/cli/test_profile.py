@@ -1,4 +1,4 @@
-"""`dataprep run --profile FILE`: uses the team's settings for stores and workers on a user's machine."""
+"""`dataprep run --profile FILE` uses the team's settings for stores and workers on a user's machine."""
 
 from pathlib import Path
 

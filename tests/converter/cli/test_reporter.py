@@ -1,4 +1,4 @@
-"""Progress reports: the content that a worker posts, the addresses, and the delays between attempts."""
+"""Progress reports: the content that a worker sends, the addresses, and the delays between attempts."""
 
 import json
 import threading

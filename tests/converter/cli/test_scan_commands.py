@@ -1,4 +1,4 @@
-"""The commands of the scan and merge steps: which part a pod scans, and that a merge step only makes the plan."""
+"""The commands of the scan and merge steps: a scan pod scans its own part, and a merge step only makes the plan."""
 
 import json
 import shutil
@@ -74,7 +74,7 @@ def test_a_name_that_is_no_scan_is_refused(name: str, tmp_path: Path, capsys: py
 def test_a_scan_of_another_source_or_release_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After an upgrade, the scan's pods can run in a newer release than the plan pod."""
     assert code_of("scan", *texts_run(tmp_path), f"--scan={'0' * 55}1", "--parts", "8", "--index", "0") == 0
-    assert "the job's source, or this release of dataprep, is not that of the scan" in caplog.text
+    assert "was made for another source, or by another release of dataprep" in caplog.text
     assert [file.name for file in (tmp_path / "out/_dataprep").glob("scan-*/*")] == ["00000-0.json"]
 
 
@@ -95,7 +95,7 @@ def test_a_dry_run_reads_no_scan(few: Path, tmp_path: Path, capsys: pytest.Captu
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def texts_run(folder: Path, **spec: Any) -> list[str]:  # Any: fields of the spec
+def texts_run(folder: Path, **spec: Any) -> list[str]:  # Any, because fields of the spec have many types
     """The arguments of a job that reads four text files of 40 bytes."""
     (folder / "in").mkdir()
     for number in range(4):

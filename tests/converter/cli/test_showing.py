@@ -91,7 +91,7 @@ def test_a_terminal_gets_a_bar(few: Path, tmp_path: Path) -> None:
     os.close(ours)
     assert process.wait(timeout=60) == 0
     assert b"\x1b[" in shown
-    # The planning bar disappears again, so look for it in the output before the plan's line.
+    # The planning's progress bar is erased before the line `planned run` is printed, so look for the bar before this line.
     before, planned, _ = shown.partition(b"planned run ")
     assert b"planning" in before
     assert planned

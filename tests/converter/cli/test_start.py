@@ -1,4 +1,4 @@
-"""Modules that a command loads when it starts. A command that loads libraries it doesn't need is slow even if it does little work."""
+"""Tests of the modules that a command loads when it starts. A command that loads unneeded libraries is slow even if it does little work."""
 
 import json
 import subprocess
@@ -107,7 +107,7 @@ def test_a_worker_loads_only_what_it_needs_until_its_first_read(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_collector_rests_only_until_a_worker_reads(tmp_path: Path) -> None:
-    """While `plan` and `work` start, the garbage collector waits for more new objects. In the end, every command has the same threshold."""
+    """`plan` and `work` raise the garbage collector's threshold only while they start. Afterwards, all commands have the same threshold."""
     source = tmp_path / "in" / "table.csv"
     source.parent.mkdir()
     source.write_text("a,b\n1,2\n")

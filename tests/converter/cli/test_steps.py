@@ -1,4 +1,4 @@
-"""The steps as pods run them: their output has the same bytes as that of a single run, and the operator can read their results."""
+"""The steps as pods run them. Their output has the same bytes as the output of a single run, and the operator can read their results."""
 
 import json
 import signal

@@ -72,7 +72,7 @@ def test_no_form_of_a_password_is_said_of_a_database(tmp_path: Path, capsys: pyt
         (tmp_path / "job.yaml").write_text(json.dumps(document))
         assert code_of("--debug", "validate", tmp_path / "job.yaml") == 2
         said = capsys.readouterr()
-        assert "a password comes from a Secret" in said.err
+        assert "the password comes from a Secret" in said.err
         assert not [form for form in forms_of(MARK) if form in said.out + said.err]
 
 

@@ -1,4 +1,4 @@
-"""Compare native.c, and the Python code that is used if native.c isn't available, with independent code."""
+"""Compares native.c, and the Python code that replaces it if it isn't available, with independent code."""
 
 import itertools
 import os

@@ -88,7 +88,7 @@ def test_a_processor_without_the_instruction_is_left_to_python(monkeypatch: pyte
 
 
 class OldProcessor:
-    """Stands in for the library, as it behaves on a processor that can't run it."""
+    """Stands in for the library on a processor that can't run it."""
 
     def __getattr__(self, name: str) -> Any:
         class Function:

@@ -1,4 +1,4 @@
-"""Compare the digests of many pieces with hashlib's digests, and test pieces that are written in one call, including failed writes."""
+"""The digests of many pieces equal hashlib's digests. Many pieces are written in one call, and a failed write is reported."""
 
 import ctypes
 import errno

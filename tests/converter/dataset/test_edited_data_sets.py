@@ -1,6 +1,6 @@
-"""Someone has edited a manifest or a table together with its digests.
+"""Manifests and tables that were edited so that their digests still match.
 
-Before any file is written, an error names the impossible path or the null.
+Before any file is written, an error names the invalid path or the null.
 """
 
 import hashlib
@@ -107,7 +107,7 @@ def assert_refused(folder: Path, message: str) -> None:
     assert not [path for path in (folder.parent / "to").rglob("*") if path.is_file()]
 
 
-IN_FOLDER = "expected a path in the folder without parts that begin with _ or a dot"
+IN_FOLDER = "expected a path in the folder, in which no part begins with _ or a dot"
 PATHS = ["../x", "/x", "a/../../x", "a//x", "", "./x", "_SUCCESS", "_dataprep/OWNER"]
 
 

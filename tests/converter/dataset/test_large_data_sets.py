@@ -56,7 +56,10 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 def write(path: Path, rows: str) -> None:
-    """Writes a file of rows. The file's time is always the same, because inputs with different times count as different."""
+    """Writes a file of rows.
+
+    The file's modification time is always the same, because inputs with different times count as different inputs.
+    """
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"x,label\n{rows}")
     os.utime(path, (0, 0))
@@ -81,7 +84,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def content_of(manifest: Manifest) -> dict[str, Any]:
-    """Returns what a manifest says about everything except its own form and Croissant's file."""
+    """Returns a manifest's fields, except the reference to the table and the entry of Croissant's file."""
     found = {name: getattr(manifest, name) for name in Manifest.model_fields if name != "file_table"}
     return found | {
         "files": list(manifest.files),
@@ -176,7 +179,7 @@ def test_a_data_set_of_a_script_has_a_table(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_croissant_has_a_set_of_files_for_each_split(make: Make) -> None:
-    """mlcroissant can't read sets of files outside the description's folder, so the description omits the columns of such files."""
+    """mlcroissant can read file sets only in the description's folder. Shards are elsewhere, so the description omits their columns."""
     folder = make("out", KINDS["csv"], limit=3)
     described = json.loads((folder / croissant.FILE).read_bytes())
     assert [(each["@type"], each["@id"], each["includes"]) for each in described["distribution"]] == [
@@ -297,5 +300,5 @@ def test_a_release_without_tables_names_the_version(make: Make, monkeypatch: pyt
             way()
         assert str(refused.value) == (
             f"{next(folder.glob('_dataprep/*/manifest.json'))}: the manifest has the format version 6, and this release of dataprep "
-            "supports versions up to 5. Use the release that wrote it, or a later one."
+            "supports versions up to 5. Use the release that wrote the file, or a later release."
         )

@@ -29,7 +29,7 @@ _parquet: Any = pq  # the type stubs lack Python's file objects
 
 @pytest.fixture(scope="module")
 def made(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with copies of two data sets: the manifest of `small` lists its files, and that of `large` has a table."""
+    """A folder with copies of two data sets. The manifest of `small` lists the files, and the manifest of `large` has a table."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         for name, most in (("small", manifest_table.MOST_LISTED_FILES), ("large", 3)):
@@ -71,7 +71,7 @@ def table(folder: Path) -> Path:
 
 
 def alike(one: Manifest, other: Manifest) -> bool:
-    """Whether two manifests differ only in how they are stored, and in the metadata of many shards."""
+    """Whether two manifests are equal, except for `file_table` and `metadata`."""
     return all(getattr(one, name) == getattr(other, name) for name in Manifest.model_fields if name not in ("file_table", "metadata"))
 
 
@@ -214,7 +214,7 @@ def test_the_table_of_a_finished_data_set_is_written_again(large: Path, monkeypa
 
 
 def test_a_repair_makes_no_table_for_a_manifest_that_lists_its_files(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier release may have listed more files in the manifest than this release would."""
+    """An earlier release might have listed files in the manifest that this release would list in the table."""
     before = manifest_file(small).read_bytes()
     monkeypatch.setattr(manifest_table, "MOST_LISTED_FILES", 3)
     (small / load_manifest(str(small), Access()).files[5].file).unlink()

@@ -1,4 +1,7 @@
-"""A data set's metadata files: they are hidden, and equal for equal data sets at any location. Earlier runs' files are removed."""
+"""A data set's metadata files.
+
+They are hidden, and don't depend on the data set's location. Metadata files of earlier runs are removed.
+"""
 
 import ast
 import hashlib

@@ -1,6 +1,6 @@
 """Jobs that would write to a folder that they read are refused.
 
-In every spelling of the URIs, a job is refused if its output is an input, lies inside an input, or contains an input.
+A job is refused if its output is an input, is inside an input, or contains an input, however the URIs are written.
 """
 
 import json
@@ -180,7 +180,7 @@ def test_a_glob_that_can_not_reach_the_output_is_no_overlap(tmp_path: Path) -> N
     for glob in ("**/*.jsonl", "o*/*.jsonl"):
         job = a_job({"jsonl": {"uris": [f"{tmp_path}/{glob}"]}}, tmp_path / "out", output={"format": "jsonl"})
         assert "lies in the input" in refused(job, kept=tmp_path)
-    # The output's folder matches the glob, but none of the files that the job writes does.
+    # The glob matches the output's folder, but none of the files that the job writes.
     assert "lies in output.uri" in refused(a_job({"jsonl": {"uris": [f"{tmp_path}/o*/*.jsonl"]}}, tmp_path / "out"), kept=tmp_path)
 
 

@@ -65,7 +65,7 @@ def written(
 ) -> Written:
     """Encode the columns to a shard. Batches end at the rows in `cuts`. `options` are the format's options.
 
-    With `nulls="Dropped"`, the encoder receives nulls that it can't store.
+    With `nulls="Dropped"`, the encoder receives nulls even if it can't store them.
     """
     output = Output.model_validate({"uri": "out", "format": format_, format_: options or {}})
     count = len(next(iter(columns.values())))

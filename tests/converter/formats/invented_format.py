@@ -1,6 +1,6 @@
 """An invented format, written as the author of a new format would write it. `test_recipe` adds it to a copy of the source tree.
 
-18:[[0.5,1],7,"a",0],        a netstring for each record: its length, a colon, a JSON array of the features, a comma
+Each record is a netstring: a length, a colon, a JSON array of the features, and a comma. Example: 18:[[0.5,1],7,"a",0],
 """
 
 from collections.abc import Callable, Mapping

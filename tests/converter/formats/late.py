@@ -1,6 +1,6 @@
-"""Reads an encoder's buffers as late as is allowed.
+"""Reads an encoder's buffers at the latest allowed moment.
 
-In a job, one batch is being written and another is waiting while the next is encoded.
+In a job, one batch is being written and a second batch is waiting while a third batch is encoded.
 """
 
 from collections import deque

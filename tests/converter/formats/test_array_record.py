@@ -1,4 +1,4 @@
-"""arrayRecord: files equal the library's, messages equal those of `tfrecord`, all values are read back, and damage is detected."""
+"""arrayRecord: files equal the library's files, messages equal those of `tfrecord`, all values are read back, and damage is detected."""
 
 import sys
 from pathlib import Path

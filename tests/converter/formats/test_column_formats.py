@@ -1,4 +1,4 @@
-"""parquet and arrow: bytes don't depend on how batches are cut; Arrow, DuckDB and our decoder read every value; damage is detected."""
+"""parquet and arrow: bytes don't depend on the sizes of batches, Arrow, DuckDB and our decoder read every value, and damage is detected."""
 
 import io
 from typing import Any

@@ -257,8 +257,8 @@ FORMATS_EACH: Final = 5
 def campaign() -> list[tuple[str, str]]:
     """Return (format, damage) pairs.
 
-    Every kind of damage to shards, and a second flipped bit, is tried in every format. All other kinds of damage are tried in only some
-    formats.
+    In every format, every kind of damage to shards is tried, and a flipped bit is tried twice. All other kinds of damage are tried in only
+    some formats.
     """
     formats = list(CASES)
     of_shards = [(format_, damage) for format_ in formats for damage in (*OF_SHARDS, "flipped_bit")]
@@ -294,7 +294,7 @@ def test_every_damage_is_noticed_and_repaired(
     done = getattr(damaged, damage)() or damaged.flipped_bit()
     assert is_noticed(folder), done
 
-    # If its manifest is missing, a data set doesn't contain the job that made it.
+    # Without its manifest, a data set doesn't contain the job that made it.
     job = a_job(source, format_, tmp_path / "elsewhere") if "manifest" in damage else None
     repaired = repair(str(folder), Access(), job=job)
     assert contents(folder) == before, done
@@ -317,5 +317,5 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def is_placed(path: str) -> bool:
-    """Return whether a file contains the path of its folder, so that it differs in a repaired copy."""
+    """Return whether a file contains the data set's path. Such a file differs in a repaired copy."""
     return path.startswith("_dataprep/paths/") or path == "_dataprep/input_data_config.json"

@@ -1,6 +1,7 @@
 """Extreme values that formats must preserve from a source to a finished shard, and when the shard is read back.
 
-They are the limits of all number types, NaN, empty lists, bytes that aren't text, RecordIO's magic number, records of 100 MB, and no record at all.
+These values are the limits of all number types, NaN, empty lists, bytes that aren't text, RecordIO's magic number, records of 100 MB, and
+no record at all.
 """
 
 import math
@@ -44,8 +45,8 @@ COLUMNS: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 DTYPES: Final = {"small": "int32", "whole": "int64", "single": "float32", "double": "float64"}
 OF_20_MEGABYTES: Final = ("recordioProtobuf", "jsonl", "webdataset", "sequenceFile", "mds", "fileBatch")
-"""Formats that each have their own way of storing lengths, tested with 20 MB by day. The nightly tests try each format with 100 MB, and
-`test_a_job_makes_a_record_of_100_megabytes` tries TFRecord by day."""
+"""Formats that are tested with 20 MB by day, because each of them stores lengths in a different way. The nightly tests try each format
+with 100 MB, and `test_a_job_makes_a_record_of_100_megabytes` tries TFRecord by day."""
 
 
 def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:

@@ -71,7 +71,7 @@ def test_every_byte_comes_back_wherever_batches_are_cut(rows: list[tuple[bytes, 
 
 
 def test_a_job_makes_a_batch_of_every_32_files(tmp_path: Path) -> None:
-    # When an archive of 32 raw files is read back, it yields the original bytes and URIs.
+    # An archive of 32 raw files is read back as the original bytes and URIs.
     contents = {f"{'cat' if n % 2 else 'dog'}/{n:03}.bin": bytes([n]) * n for n in range(70)}
     for name, content in contents.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def is_compared(source: str, format_: str) -> bool:
     """Return whether a case is in the quick run, which has one source for each format.
 
-    The search for a source that the format can store begins at a different source for each format.
+    It is the first source that the format can store. The search begins at a different source for each format.
     """
     start = list(FORMATS).index(format_) % len(SOURCES)
     sources = [each for each in (*list(SOURCES)[start:], *list(SOURCES)[:start]) if (each, format_) in WRITTEN]

@@ -156,7 +156,7 @@ The tests check that all other combinations can be converted.
 def is_quick(kind: str, format_: str) -> bool:
     """Return whether a case is in the quick run: all refusals, and one format for each source.
 
-    The search for a format that accepts the source begins at a different format for each source.
+    This is the first format that accepts the source. The search begins at a different format for each source.
     """
     start = list(EXAMPLE_OF).index(kind)
     formats = [each for each in (*list(FORMATS)[start:], *list(FORMATS)[:start]) if each not in REFUSED.get(kind, {})]

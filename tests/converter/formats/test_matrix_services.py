@@ -1,4 +1,4 @@
-"""The two sources that aren't files, in every format: a table of the fake MaxCompute service, and the output of another job."""
+"""Tests the two sources that aren't files, in every format: a table of the fake MaxCompute service, and the output of another job."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

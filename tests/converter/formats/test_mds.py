@@ -223,7 +223,7 @@ def test_each_split_has_an_index_which_verify_knows_and_another_run_replaces(tmp
 
 @pytest.mark.parametrize("template", ["{split}-{shard}.mds", "{split}/{shard}/x.mds"])
 def test_each_split_needs_a_folder(tmp_path: Path, template: str) -> None:
-    with pytest.raises(BadSpec, match="mds needs a folder for each split, with all its shards in it"):
+    with pytest.raises(BadSpec, match="mds needs one folder per split, and all shards of the split in that folder"):
         convert(tmp_path, format="mds", shards={"records": 12}, fileName=template)
 
 

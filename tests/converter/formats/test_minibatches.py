@@ -150,7 +150,7 @@ def test_files_have_as_many_whole_minibatches_as_shards_ask_for(tmp_path: Path, 
         ({"minibatchSize": 8}, "minibatchSize needs granularity: Minibatch"),
         (
             {"granularity": "Minibatch", "format": "npz", "shards": {"count": 2}},
-            "with granularity: Minibatch each file of npz, fileBatch, dl4jDataset holds one minibatch: leave shards out",
+            "with granularity: Minibatch, each file of npz, fileBatch, dl4jDataset contains one minibatch, so leave shards out",
         ),
         ({"granularity": "Minibatch", "shards": {"records": 20}}, r"shards\.records must be at least minibatchSize \(32\), got 20"),
         ({"granularity": "minibatch"}, "Input should be 'Record' or 'Minibatch'"),

@@ -1,4 +1,4 @@
-"""npz: NumPy reads the files, bytes don't depend on how batches are cut, and unsupported features are refused."""
+"""npz: NumPy reads the files, bytes don't depend on the sizes of batches, and unsupported features are refused."""
 
 import io
 import zipfile

@@ -48,8 +48,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for name in _COPIED:
         if (ROOT / name).is_dir():
-            # The byte code is copied too, which saves most of the programs' time. Byte code that other processes are still writing has a
-            # temporary name.
+            # The byte code is copied too, which saves most of the programs' time. Files with temporary names aren't copied, because other
+            # processes are still writing them.
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         else:
             shutil.copy(ROOT / name, copy / name)

@@ -260,7 +260,10 @@ def test_without_provenance_there_is_none_of_it(tmp_path: Path) -> None:
 
 
 def test_a_uid_of_a_feature_and_provenance_are_refused() -> None:
-    with pytest.raises(ValidationError, match="provenance sets the records' uid and metadata: leave recordioProtobuf.uid and metadata out"):
+    with pytest.raises(
+        ValidationError,
+        match="provenance sets the records' uid and metadata, so leave out recordioProtobuf.uid and recordioProtobuf.metadata",
+    ):
         Output.model_validate({"uri": "out", "format": "recordioProtobuf", "provenance": True, "recordioProtobuf": {"uid": "id"}})
 
 

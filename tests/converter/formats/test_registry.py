@@ -1,4 +1,4 @@
-"""The registry of formats: each format has an entry with importable names, and a case in the tests that cover all formats."""
+"""Each format has an entry with importable names in the registry, and a case in the tests that cover all formats."""
 
 from pkgutil import resolve_name
 

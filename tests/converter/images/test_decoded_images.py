@@ -1,4 +1,4 @@
-"""Complete jobs that decode folders of images: the records, the manifest, and the memory used at any one time."""
+"""Complete jobs that decode folders of images: the records, the manifest, and the peak of the memory use."""
 
 import io
 import json

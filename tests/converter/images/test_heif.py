@@ -1,4 +1,4 @@
-"""AVIF and HEIC: headers, orientations, damaged files, advice if a decoder is missing. The files are made by Pillow and pillow-heif."""
+"""AVIF and HEIC: headers, orientations, damaged files, and the advice if a decoder is missing. Pillow and pillow-heif make the files."""
 
 import contextlib
 import io

@@ -80,10 +80,10 @@ def test_sizes_at_the_ends(before: tuple[int, int], after: tuple[int, int], chan
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("height", [48, 49, 50, 51, 99, 100, 101])
 def test_columns_are_first_where_they_are_for_pillow(height: int, method: str) -> None:
-    """The result depends on which of the two passes comes first.
+    """The result depends on whether rows or columns are resampled first.
 
-    If 100 columns are reduced to 75, the order of the passes changes between 49 and 50 rows. If all 100 columns are kept, it changes at 100
-    rows.
+    If an image of 100 x 100 pixels is reduced to 75 columns, the order differs between results of 49 rows and of 50 rows. If the image
+    keeps its 100 columns, the order changes at 100 rows.
     """
     for width in (75, 100, 101):
         agree(drawn(100, 100, 3), height, width, method)

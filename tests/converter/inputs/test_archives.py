@@ -89,7 +89,7 @@ class ArchiveContract(ReaderContract):
 
 class GzippedContract(ArchiveContract):
     def open_files(self) -> Counter[str]:
-        """Leaves out deleted temporary files. Also leaves out the archive, whose stream stays open for the next member."""
+        """Omits deleted temporary files. Also omits the archive itself, because its stream stays open for the next member."""
         return Counter({name: n for name, n in super().open_files().items() if f"a.{self.suffix}" not in name and "(deleted)" not in name})
 
 

@@ -1,5 +1,4 @@
-"""Compressed files: the bytes that the usual programs write, files truncated or damaged anywhere, and the memory that large contents
-need."""
+"""Compressed files: files that common programs write, truncated or damaged files, and the memory that large files need."""
 
 import bz2
 import lzma
@@ -81,7 +80,7 @@ def test_a_file_that_is_damaged_is_broken(ending: str) -> None:
     data[len(data) // 2] ^= 0x10
     if ending == "lz4":
         data = bytearray(bytes.fromhex(GOLDEN["lz4"]))
-        data[-1] ^= 1  # Arrow's encoder writes no checksum, but the program does
+        data[-1] ^= 1  # unlike the program, Arrow's encoder writes no checksum
     with pytest.raises(BrokenStream):
         unpacked(bytes(data))
 

@@ -1,4 +1,7 @@
-"""Text files in encodings other than UTF-8: byte order marks, every text source, and the units into which files are divided."""
+"""Text files in encodings other than UTF-8.
+
+The tests cover byte order marks, every text source, and the units into which files are divided.
+"""
 
 import gzip
 import json

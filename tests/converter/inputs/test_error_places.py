@@ -1,4 +1,4 @@
-"""A planning error begins by naming the line of the job that it is about."""
+"""A planning error begins with the line of the job file that caused it."""
 
 from pathlib import Path
 

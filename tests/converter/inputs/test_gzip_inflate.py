@@ -84,7 +84,8 @@ def test_pieces_are_bounded() -> None:
 @pytest.mark.parametrize(("size", "every"), [(1, 61), pytest.param(1, 7, marks=pytest.mark.nightly), (1000, 1)])
 def test_a_stream_that_ends_early_says_so_after_what_it_held(size: int, every: int) -> None:
     member = a_member(b"", b"name.csv", b"", False)
-    # If the pieces have one byte, the test's time is quadratic in the stream's length. So within the data, only a few positions are tested.
+    # If the pieces have one byte, the test's time grows with the square of the stream's length. So only a few positions within the data are
+    # tested.
     for end in [*range(1, 30), *range(30, len(member) - 9, every), *range(len(member) - 9, len(member))]:
         found: list[bytes] = []
         with pytest.raises(BrokenStream, match="^the gzip stream ends early$"):

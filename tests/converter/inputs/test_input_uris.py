@@ -1,4 +1,4 @@
-"""Globs, folders, files and lists of these as a job's input, on stores that list objects by prefix and in pages."""
+"""A job's input can be globs, folders or files, or a list of them. The stores list objects by prefix and in pages."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tests.converter.stores.small_jobs import live
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 
-_pq: Any = pq  # it has no types
+_pq: Any = pq  # the module has no type stubs
 
 PLACES = [
     pytest.param(files, id="files"),
@@ -63,7 +63,8 @@ def place(request: pytest.FixtureRequest, make: Any, tmp_path: Path) -> Place:
     ],
 )
 def test_what_lies_below_a_prefix_is_read_by_a_glob_in_the_order_of_its_names(place: Place, kind: str) -> None:
-    # Folders that Glue, EMR and Athena write look like this: parts in no particular order, a marker file, and another job's leftovers.
+    # A folder that Glue, EMR or Athena has written looks like this. It contains files in no particular order, a marker file, and another
+    # job's leftovers.
     parts = {f"prefix/part-0000{n}.{kind}": a_file(kind, range(20 * n, 20 * n + 20)) for n in (2, 0, 1)}
     others = {"prefix/_SUCCESS": b"", "prefix/notes.txt": b"no data", f"prefixed/part-9.{kind}": a_file(kind, range(900, 910))}
     for name, content in {**parts, **others}.items():

@@ -139,7 +139,7 @@ def test_addresses_that_differ_in_what_signs_them_alone_are_refused(site: Site, 
 
     assert str(refused.value) == (
         f"Two addresses of the source differ only in their signatures or tokens: {site.at('/get')}. Signatures and tokens aren't stored, so "
-        "the two files can't be told apart. Give each file an address of its own, or copy the files to a store."
+        "the two files can't be told apart. Give each file a different address, or copy the files to a store."
     )
     site.files["/get"] = b"n\n3\n"
     with pytest.raises(BadSpec, match="Two addresses of the source differ only in their signatures"):

@@ -1,4 +1,4 @@
-"""MaxCompute: download sessions that end, tables that change, responses that break off, and wrong credentials.
+"""MaxCompute: download sessions that end, tables that change, responses that are cut off, and wrong credentials.
 
 Reading resumes or fails with a clear error.
 """
@@ -79,10 +79,10 @@ def shifted(count: int, *, first: int) -> Rows:
 
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize(("pin", "first", "message"), [
-    ("Sampled", 50, "rows 50 to 65 are not those that were planned"),
-    ("Content", 50, "rows 50 to 74 are not those that were planned"),
+    ("Sampled", 50, "rows 50 to 65 have changed since they were planned"),
+    ("Content", 50, "rows 50 to 74 have changed since they were planned"),
     ("Content", 119, None),
-    ("Content", 100, "rows 100 to 119 are not those that were planned"),
+    ("Content", 100, "rows 100 to 119 have changed since they were planned"),
 ], ids=["head", "block", "same", "last block"])  # fmt: skip
 def test_rows_in_another_order_are_noticed_when_a_session_is_renewed(
     fake: FakeMaxCompute, pin: str, first: int, message: str | None
@@ -195,7 +195,7 @@ def test_no_credentials_and_no_endpoint_are_said(monkeypatch: pytest.MonkeyPatch
     ):
         check_source(Access(), T)
     monkeypatch.delenv("ODPS_ENDPOINT")
-    with pytest.raises(BadSpec, match=r"odps:// needs endpoint \(or ODPS_ENDPOINT\): https://service\."):
+    with pytest.raises(BadSpec, match=r"odps:// needs endpoint \(or ODPS_ENDPOINT\), such as https://service\."):
         check_source(Access(), T)
 
 

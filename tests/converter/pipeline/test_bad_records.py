@@ -1,4 +1,4 @@
-"""Bad records: they fail the job, are left out or are kept, and are limited by count and by fraction."""
+"""Bad records fail the job, are left out, or are kept. They are limited by count and by fraction."""
 
 import base64
 import gzip
@@ -122,9 +122,13 @@ def test_skip_keeps_nothing_but_counts_and_names(tmp_path: Path) -> None:
     ("bounds", "message"),
     [
         pytest.param(
-            {"maxCount": 1}, "2 bad records are more than onBadRecord.maxCount 1; the first: .*a.csv, record 7: line 8: ", id="count"
+            {"maxCount": 1},
+            "2 records are bad, more than onBadRecord.maxCount 1 allows; the first: .*a.csv, record 7: line 8: ",
+            id="count",
         ),
-        pytest.param({"maxFraction": 0.03}, "2 bad records of 60 are more than onBadRecord.maxFraction 0.03; the first: ", id="fraction"),
+        pytest.param(
+            {"maxFraction": 0.03}, "2 of 60 records are bad, more than onBadRecord.maxFraction 0.03 allows; the first: ", id="fraction"
+        ),
     ],
 )
 def test_too_many_bad_records_fail_the_job(tmp_path: Path, policy: str, bounds: dict[str, Any], message: str) -> None:
@@ -142,7 +146,7 @@ def test_a_shard_that_is_hopeless_by_itself_is_not_finished(tmp_path: Path, monk
     seen: list[int] = []
     text = b"x,y\n" * 20 + b"1,2\n" * 40
     monkeypatch.setattr(ShardStatistics, "add", lambda _, records: seen.append(records.num_rows))
-    with pytest.raises(BadData, match="10 bad records of 60 are more than onBadRecord.maxFraction 0.15"):
+    with pytest.raises(BadData, match="10 of 60 records are bad, more than onBadRecord.maxFraction 0.15 allows"):
         made(a_job(tmp_path, policy={"policy": "Skip", "maxFraction": 0.15}, text=text))
     assert len(seen) == 1  # the first shard has four batches, and the failure is in the second one
 
@@ -174,7 +178,7 @@ def test_a_number_that_the_first_file_did_not_promise_names_both_files(
         made(parse_job(written))
     assert str(refused.value).startswith(f"{tmp_path}/b.{kind}, record ")
     assert str(refused.value).endswith(
-        f": {reason}. The first rows of {tmp_path}/a.{kind} make it a {reason.partition(' is not a ')[2].partition(' (')[0]}; "
+        f": {reason}. The first rows of {tmp_path}/a.{kind} make the column a {reason.partition(' is not a ')[2].partition(' (')[0]}; "
         f"to read such numbers, list the columns in source.{kind}.columns, with {column}. "
         "Otherwise, set onBadRecord.policy: Skip to leave such records out."
     )

@@ -96,8 +96,8 @@ def test_features_stand_in_the_byte_order_of_their_names() -> None:
     ("features", "message"),
     [
         ([{"name": "hieght"}], "The feature 'hieght': there is no column 'hieght'. Did you mean 'height'? The columns are height, text."),
-        ([{"name": "x", "columns": ["7"]}], "'7' is outside the 2 columns: height, text"),
-        ([{"name": "x", "columns": ["1..0"]}], "the range '1..0' of the 2 columns is empty"),
+        ([{"name": "x", "columns": ["7"]}], "there is no column at position '7'. The 2 columns are height, text"),
+        ([{"name": "x", "columns": ["1..0"]}], "the range '1..0' contains none of the 2 columns. Write the smaller position first"),
         ([{"name": "x", "columns": ["height", "text"]}], "text and numbers can't share a vector: height (int64), text (bytes)"),
         (
             [{"name": "text", "dtype": "float32"}],

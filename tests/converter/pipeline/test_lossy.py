@@ -1,4 +1,7 @@
-"""Values that records can't store exactly are reported: large whole numbers, decimals, times, and float64 columns because of their type."""
+"""Values that records can't store exactly are reported: large whole numbers, decimals and times.
+
+If a format stores float64 columns as float32, they are reported whatever their values.
+"""
 
 import io
 import shutil
@@ -285,7 +288,7 @@ def test_times_of_sql_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("second", [pa.timestamp("us", tz="UTC"), pa.int64(), pa.date32()])
 def test_files_whose_times_are_of_other_kinds_are_refused(tmp_path: Path, second: pa.DataType) -> None:
-    """If files with different kinds of times were read together, the numbers in one column would have two meanings."""
+    """If files with different kinds of times were read together, the same number in a column could have two meanings."""
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"t": pa.array([0], pa.timestamp("us"))}), tmp_path / "in/a.parquet")
     pq.write_table(

@@ -19,7 +19,7 @@ ROWS = 20
 FEATURES = [{"name": "x", "columns": ["x"], "dtype": "float32"}]
 
 
-def a_job(folder: Path, *, rows: str = "", **spec: Any) -> DataPrepJob:  # Any: the spec as in YAML
+def a_job(folder: Path, *, rows: str = "", **spec: Any) -> DataPrepJob:  # Any, because the spec is parsed YAML
     file = folder / "rows.csv"
     file.write_text("x,name\n" + "".join(f"{number}.5,n{number % 2}\n" for number in range(ROWS)) + rows)
     written = {

@@ -1,5 +1,7 @@
-"""The origin of a record: `output.provenance` adds it as features, and if a stage after the reader finds a fault, the message names the
-line."""
+"""The origin of a record.
+
+`output.provenance` adds it as features. If a stage after the reader finds a fault, the message names the record's line.
+"""
 
 import gzip
 import json

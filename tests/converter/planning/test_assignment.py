@@ -1,4 +1,4 @@
-"""Assignment: after the limit is applied, each sample is assigned to a split by values, exact fractions or counts."""
+"""Assignment: each sample within the limit is assigned to a split, by values, exact fractions or counts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ def units(*sizes: int, subsets: Sequence[str] = ()) -> UnitTable:
 
 
 def a_table(columns: dict[str, Any], *, unreadable: frozenset[int] = frozenset(), size: int = 7) -> tuple[pa.Schema, ReadColumns]:
-    """Returns a schema, and a function that reads a table in memory. The rows in `unreadable` can't be read."""
+    """Returns an in-memory table's schema, and a function that reads the table. The rows in `unreadable` can't be read."""
     table = pa.table({name: _arrow.array(values) for name, values in columns.items()})
 
     def read(names: Sequence[str]) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:

@@ -1,4 +1,4 @@
-"""Of several equal records, only the first is kept. Records that only look alike are all kept."""
+"""Only the first of several equal records is kept. Records that are similar but not equal are all kept."""
 
 import tracemalloc
 from pathlib import Path

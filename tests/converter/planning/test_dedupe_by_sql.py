@@ -1,4 +1,4 @@
-"""An engine of SQL finds the same duplicates as one process: the plans have the same bytes, and errors have the same messages."""
+"""An SQL engine finds the same duplicates as a single process: the plans have the same bytes, and errors have the same messages."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SEEDS = 24
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small sources have several parts, batches and ranges."""
+    """Divides even small sources into several parts, batches and ranges."""
     monkeypatch.setattr(part_reader, "PART_BYTES", 1)
     monkeypatch.setattr(planned_inputs, "_BATCH_RECORDS", 5)
     monkeypatch.setattr(kept_bitmaps, "RANGE_SAMPLES", 7)
@@ -120,11 +120,11 @@ def unit_of(units: UnitTable, number: int) -> dict[str, Any]:
 
 
 class KilledError(BaseException):
-    """The driver is killed."""
+    """Simulates that the driver is killed."""
 
 
 class Killed(DuckDBEngine):
-    """An engine on other machines whose driver is killed when the ranges have been laid down. So it leaves everything as it is."""
+    """An engine on other machines. Its driver is killed after all ranges have been written to files, so nothing removes these files."""
 
     def lay_down(self, *arguments: Any) -> list[tuple[Any, ...]]:
         """See `SqlEngine`."""
@@ -138,7 +138,7 @@ def test_a_killed_driver_leaves_files_that_the_next_one_removes(tmp_path: Path, 
         then.setattr(dedupe_by_sql, "remove_folder", lambda *_: None)
         with pytest.raises(KilledError):
             planned(spec, Killed(is_remote=True))
-    # In the ranges from 25 on, nothing is kept.
+    # Only the first four ranges have kept records, because all records from number 25 on are duplicates.
     assert len(list(tmp_path.glob("out/_dataprep/deduplication-*/kept-*.bits"))) == 4
     assert planned(spec, DuckDBEngine(is_remote=True)) == planned(spec)
     assert not list(tmp_path.glob("out/_dataprep/*"))
@@ -188,7 +188,7 @@ def test_few_parts_are_read_however_large_the_source_is(tmp_path: Path, monkeypa
 
 
 class Choosy(DuckDBEngine):
-    """An engine that helps with more than 1,000 bytes."""
+    """An engine that is used only for sources of more than 1,000 bytes."""
 
     def helps(self, size: int) -> bool:
         """See `SqlEngine`."""

@@ -1,4 +1,4 @@
-"""Compares the current units with the existing data set's units."""
+"""Tests of the comparison between the current units and the units of an existing data set."""
 
 import pytest
 

@@ -32,5 +32,5 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "kept").write_bytes(b"\xff")
     found = left_out({1: str(tmp_path / "kept")}, Access(), samples=25, range_samples=10)
     assert next(found).tolist() == list(range(10))
-    with pytest.raises(ConvertError, match=r"kept has 1 bytes, expected bits of 10 records\. Run the job again\."):
+    with pytest.raises(ConvertError, match=r"kept has 1 bytes, expected one bit for each of 10 records\. Run the job again\."):
         next(found)

@@ -28,7 +28,7 @@ def _small_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "TASK_BYTES", 20 * ROW_BYTES + 200)
 
 
-def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPrepJob:  # Any: the spec as in YAML
+def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPrepJob:  # Any, because the spec is parsed YAML
     (folder / "rows.csv").write_text(f"{'x' * 900}\n" * rows)
     written: dict[str, Any] = {
         "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "text", "type": "String"}]}},
@@ -38,7 +38,7 @@ def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPre
     return parse_job(written)
 
 
-def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:  # Any: as above
+def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:  # Any, because the spec is parsed YAML
     return plan_of(a_job(folder, rows=rows, shards=shards, **spec)).head.tasks
 
 

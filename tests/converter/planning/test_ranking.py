@@ -1,4 +1,4 @@
-"""Ranking: for each class, finds the bound below which exactly a given number of the class's hashes lie."""
+"""Ranking: finds a bound for each class, such that exactly a given number of the class's hashes are below the bound."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,8 @@
-"""The stored listing of a scan: each part reads the pieces near its own with a constant number of requests, or lists the source itself."""
+"""The stored listing of a scan.
+
+With a constant number of requests, each part reads its own pieces of the listing and a few neighbouring pieces. If the listing is damaged,
+the part lists the source itself.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +57,7 @@ def taken(listing: ListingOfPart, part: int) -> list[list[Any]]:
 
 
 def noted_requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the stores' methods that are called from now on."""
+    """Returns a list that collects the names of all store methods that are called from now on."""
     requests: list[str] = []
 
     def note(owner: type, name: str) -> None:
@@ -101,7 +105,7 @@ def test_each_part_finds_its_pieces(tmp_path_factory: pytest.TempPathFactory, si
 def test_a_part_reads_only_the_blocks_near_its_pieces(tmp_path: Path) -> None:
     folder, listed = a_folder(tmp_path), pieces([1] * 20)
     put(folder, listed)
-    with read_listing(folder, LISTING, 2, part_bytes=4) as listing:  # the pieces 8 to 11
+    with read_listing(folder, LISTING, 2, part_bytes=4) as listing:  # the pieces 8 to 11 belong to this part
         assert listing.pieces is not None
         assert list(listing.pieces()) == listed[6:12]
 
@@ -158,7 +162,7 @@ def test_damage_elsewhere_in_the_listing_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_earlier_releases_find_no_results_in_the_listing(tmp_path: Path) -> None:
-    """They read every file in the folder of a scan."""
+    """Earlier releases read every file in the folder of a scan, including the listing."""
     put(a_folder(tmp_path), pieces([5] * 20))
     contents = [file.read_bytes() for file in (tmp_path / LISTING).parent.iterdir()]
     assert [results_in(content) for content in contents] == [{}, {}]

@@ -1,4 +1,4 @@
-"""Splitting: computes splits and shards of units, by arithmetic only."""
+"""Splitting: the splits and shards of units are computed by arithmetic only."""
 
 from typing import Any
 

@@ -63,8 +63,8 @@ def read_all(reader: Reader, units: UnitTable, samples: Iterator[Samples]) -> li
 def open_files() -> Counter[str]:
     """Counts this process's file descriptors by target. Sockets are left out, because stores keep connections open.
 
-    To find new descriptors, subtract an earlier result. Don't test the two results for equality: in the meantime, the garbage collector
-    might have closed older descriptors.
+    To find new descriptors, subtract an earlier result. Don't test the two results for equality, because the garbage collector might have
+    closed older descriptors in the meantime.
     """
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():

@@ -1,4 +1,4 @@
-"""Sources of SQL queries, and what jobs make of them."""
+"""Makes sources of SQL queries, and the records of jobs that read them."""
 
 from pathlib import Path
 from typing import Any

@@ -27,7 +27,7 @@ ROUNDS = 300
 
 
 def changed(data: bytes, rng: np.random.Generator) -> bytes:
-    """The data with some bytes replaced, removed, duplicated or truncated, mostly near the beginning."""
+    """The data after some bytes were replaced, removed or duplicated, mostly near the beginning, or the end was cut off."""
     out = bytearray(data)
     for _ in range(int(rng.integers(1, 6))):
         at = int(min(rng.exponential(len(out) / 4 + 1), max(0, len(out) - 1)))

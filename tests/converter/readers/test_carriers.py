@@ -73,7 +73,7 @@ def innermost(kind: Any) -> pa.DataType:
 
 
 def as_bits(column: Any) -> list[Any]:
-    """The values, with whole numbers for the bits of floats and times."""
+    """The column's values. Floats and times are replaced by integers with the same bits."""
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return [None if values is None else as_bits(values) if len(values) else [] for values in map(items_of, column)]

@@ -1,4 +1,7 @@
-"""Tests the inference of CSV column types: words for missing values, bad cells among numbers, digits beyond float32, and versions of the rule."""
+"""Tests the inference of CSV column types.
+
+The tests cover words for missing values, bad cells among numbers, digits beyond float32, and versions of the inference rule.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,6 @@
 """Tests CSV files with thousands of bad cells.
 
-If the reader found the faulty rows by repeated halving, it would need a dozen calls to Arrow for each of them.
+Finding the faulty rows by repeated halving would take a dozen calls to Arrow for each faulty row.
 """
 
 from typing import Any

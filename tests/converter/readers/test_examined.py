@@ -209,7 +209,7 @@ def test_at_most_so_many_files_are_examined_at_the_same_time(tmp_path: Path) -> 
 
 
 def test_members_of_an_archive_are_examined_one_after_the_other(tmp_path: Path) -> None:
-    """A compressed archive can only be read in order. For any other order, it would have to be copied to the local disk."""
+    """A compressed archive can only be read in order. To read it in any other order, a process would have to copy it to the local disk."""
     archive = tmp_path / "a.tar.gz"
     archive.write_bytes(gzip.compress(a_tar({f"{number}.bin": b"x" * 10 for number in range(20)})))
     access = Access()

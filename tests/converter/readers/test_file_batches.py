@@ -129,13 +129,13 @@ def test_what_is_no_file_batch_is_named(tmp_path: Path, members: dict[str, bytes
 def test_a_list_beyond_all_bounds_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_batches, "LARGEST_LIST", 1 << 20)
     put(tmp_path, {"a.zip": zipped({LIST: bytes(np.random.default_rng(0).bytes((1 << 20) + 1)), "file_0.jpg": b""})})
-    with pytest.raises(BadData, match=r"its originalUris\.txt has 1,048,577 bytes; 1 MiB are read at most"):
+    with pytest.raises(BadData, match=r"its originalUris\.txt has 1,048,577 bytes; the limit is 1 MiB"):
         labels(tmp_path)
 
 
 def test_a_zip_is_named_and_not_what_is_in_it(tmp_path: Path) -> None:
     put(tmp_path, {"a.zip": a_batch("/cat/1.jpg")})
-    with pytest.raises(BadSpec, match=r"a\.zip!/: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of zips"):
+    with pytest.raises(BadSpec, match=r"a\.zip!/: labelFrom: OriginalUri reads FileBatch files; name a zip file, or a folder of zip files"):
         plan(ImagesReader, Source.model_validate({"images": {"uris": [f"{tmp_path}/a.zip!/"], "labelFrom": "OriginalUri"}}))
 
 

@@ -1,4 +1,4 @@
-"""Slow files are read concurrently, and fast files one after another. The batches are the same in both cases."""
+"""Slow files are read concurrently, and fast files one after another. In both cases, the batches are the same."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Tests tables that list images and have other columns besides a label: types, names and keys, absent images, and the errors."""
+"""Tests tables that list images and have other columns besides a label: types, names, keys, missing images, and errors."""
 
 import json
 from collections.abc import Callable

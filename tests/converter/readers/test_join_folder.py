@@ -22,11 +22,11 @@ STREAMS = ["t0", "t1", "keys"]
 
 
 class KilledError(BaseException):
-    """Simulates the death of the driver, which then leaves everything as it is."""
+    """Simulates the death of the driver. A dead driver can't remove its files."""
 
 
 class Killed(DuckDBEngine):
-    """An engine on other machines. The driver is killed once `after` streams have been written."""
+    """An engine on other machines. Its driver is killed after `after` streams of rows have been written."""
 
     def __init__(self, after: int = 99) -> None:
         super().__init__(is_remote=True)
@@ -43,7 +43,7 @@ class Killed(DuckDBEngine):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes even small tables have several parts, ranges and units."""
+    """Divides even small tables into several parts, ranges and units."""
     monkeypatch.setattr(ranges, "RANGE_RECORDS", 7)
     monkeypatch.setattr(part_reader, "PART_BYTES", 1)
     monkeypatch.setattr(join, "UNIT_RECORDS", 10)
@@ -51,7 +51,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def two(folder: Path, *, first: int = 0, **options: Any) -> Source:
-    """Two tables. The second lacks some keys and has a bad row, which has no key."""
+    """Two tables. The second table lacks some keys and has a bad row without a key."""
     numbers = np.arange(first, first + 40)
     left = a_table(folder, "left", pa.table({"id": [f"k{number}" for number in numbers], "x": numbers}))
     keys = [None, *(f"k{number}" for number in numbers[5:])]

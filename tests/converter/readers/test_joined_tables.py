@@ -1,4 +1,4 @@
-"""Joins in memory and out of core have the same results: the same records and pieces, or the same error message."""
+"""Joins in memory and joins on the disk (out of core) have the same results: the same records and pieces, or the same error message."""
 
 import json
 import tempfile
@@ -74,8 +74,11 @@ class Watched:
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """Plans the join in each way: in memory, out of core, out of core with rows that count as wide, moving out of core after half of the
-    rows have been read, and by an engine."""
+    """Plans the join in five ways.
+
+    They are: in memory, on the disk, on the disk with rows that count as wide, moved from memory to the disk after half of the rows, and
+    by an SQL engine.
+    """
     patch.setattr(open_table, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)

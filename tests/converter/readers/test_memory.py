@@ -108,7 +108,7 @@ def _peak_of(folder: Path, kind: str, spec: Mapping[str, Any]) -> int:
 
 
 def test_a_join_of_long_rows_stays_within_the_memory(tmp_path: Path) -> None:
-    """To sort them, DuckDB would need more."""
+    """If DuckDB sorted the rows, it would need more memory than the limit."""
     random, tables = np.random.default_rng(4), []
     for name in "ab":
         rows = pa.table({"id": random.permutation(25_000), name: pa.array([random.bytes(8192) for _ in range(25_000)])})
@@ -119,13 +119,13 @@ def test_a_join_of_long_rows_stays_within_the_memory(tmp_path: Path) -> None:
 
 
 SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl": (22, 88), "parquet": (22, 88), "join": (30, 60)}
-"""The sizes of the small and the large input in MiB. A join's small input is larger, because a join uses its share of the memory before it
-uses the disk."""
+"""The sizes of the small and the large input in MiB. For a join, the small input is larger, because a join uses its share of the memory
+before it uses the disk."""
 
 
-# `make nightly` runs these jobs. By day, other tests replace these jobs: `test_memory_of_readers.py` tests the readers, test_joined_tables
-# tests a join's limits, and the test above runs a whole job. `test_memory_of_shuffle.py` tests what a job holds in memory if it reads in a
-# scattered order.
+# Only `make nightly` runs these jobs. In `make test`, other tests replace them: `test_memory_of_readers.py` tests the readers,
+# `test_joined_tables.py` tests the limits of joins, and the test above runs a whole job. `test_memory_of_shuffle.py` tests the memory of a
+# job that reads in a scattered order.
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", SIZES)
 def test_more_input_needs_no_more_memory(tmp_path: Path, kind: str) -> None:

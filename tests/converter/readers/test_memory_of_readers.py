@@ -1,8 +1,8 @@
 """The memory that a reader needs doesn't grow with its input.
 
 For each way of reading, `make test` tests one reader, and the nightly run tests the others. A forked process only plans and reads a small
-or a large input. All of its memory counts, including the memory of C libraries and databases. The values are large, so that they are read
-quickly.
+or a large input. All of its memory counts, including the memory of C libraries and databases. The inputs consist of large values, so that
+they are read quickly.
 """
 
 import gzip
@@ -37,7 +37,8 @@ _pq: Any = pyarrow.parquet
 
 SMALL: Final = 16 << 20
 LARGE: Final = 48 << 20
-"""The sizes of the inputs in bytes. The small input is larger than what readers hold in memory: units, parts and pieces of some MiB."""
+"""The sizes of the inputs in bytes. Even the small input is larger than the units, parts and pieces that readers hold in memory, which
+have a few MiB each."""
 _VALUE_BYTES: Final = 128 << 10
 _BATCH_BYTES: Final = 1 << 20
 _CONSTANTS: Final[Mapping[str, int]] = {
@@ -47,7 +48,7 @@ _CONSTANTS: Final[Mapping[str, int]] = {
     "dataprep_converter.readers.databases.databases._SQLITE_ROWS": 512,
     "dataprep_converter.readers.databases.sql.BLOCK_ROWS": 512,
 }
-"""Limits for caches and batches whose default limits would allow them to hold all of the small input, or more."""
+"""Lower limits for caches and batches. With their default limits, these could hold all of the small input."""
 
 _READ: Final = """
 import ctypes, importlib, json, re, sys, threading, time
@@ -149,7 +150,7 @@ def a_table(size: int) -> pa.Table:
 
 
 def row_groups(folder: Path, size: int, *, rows: int = 32) -> dict[str, Any]:
-    """Row groups of 4 MiB, or of this many rows. Arrow ends a page only after a batch of rows."""
+    """Row groups of `rows` rows, by default 4 MiB. Arrow ends a page only after a batch of rows."""
     file = folder / "a.parquet"
     _pq.write_table(a_table(size), file, row_group_size=rows, compression="none", use_dictionary=False, write_batch_size=8)
     return source_of("parquet", file)
@@ -348,7 +349,7 @@ MORE: Final[Mapping[str, Callable[[Path, int], dict[str, Any]]]] = {
 
 
 def peak(folder: Path, name: str, size: int) -> int:
-    """Returns by how many bytes a process grows when it reads an input of this size."""
+    """Returns the number of bytes by which a process's memory grows when it reads an input of this size."""
     folder.mkdir()
     order = {"source": {**WAYS, **MORE}[name](folder, size), "size": size, "batch": _BATCH_BYTES, "constants": dict(_CONSTANTS)}
     (folder / "order.json").write_text(json.dumps(order))

@@ -1,4 +1,4 @@
-"""An engine's machines read parts of a table. They report what they have found as rows without keys."""
+"""The machines of an SQL engine read parts of a table. They report bad rows and errors as rows without keys."""
 
 import pickle
 from pathlib import Path

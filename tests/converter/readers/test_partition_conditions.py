@@ -1,4 +1,4 @@
-"""Tests the conditions of `partitions`: which folders they choose, and that no file in the other folders is opened or counted."""
+"""Tests the conditions of `partitions`: they choose the right folders, and no file in any other folder is opened or counted."""
 
 import json
 import shutil

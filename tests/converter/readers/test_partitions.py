@@ -1,6 +1,6 @@
-"""Tests columns from folder names in every source that supports them.
+"""Tests columns from folder names, in every source that supports them.
 
-Their values equal those of pyarrow's datasets. Folders whose names don't match are tested too.
+The values equal those that pyarrow's datasets read. Folders whose names don't match are tested too.
 """
 
 import json

@@ -15,7 +15,7 @@ from dataprep_converter.stores.files import FileStore
 
 
 def some_batches(*sizes: int) -> list[pa.RecordBatch]:
-    """Rows whose column `c0` counts them from 0. Every two rows share a number in the column `n`."""
+    """Rows that are numbered from 0 in the column `c0`. The column `n` has half of this number, rounded down."""
     batches, first = [], 0
     for size in sizes:
         rows = list(range(first, first + size))

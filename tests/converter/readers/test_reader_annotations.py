@@ -203,11 +203,11 @@ BAD_COCO: dict[str, tuple[bytes, str]] = {
     "a number": (b'{"images": [1]}', "images[0] is invalid: "),
     "an unknown image": (
         json.dumps({"images": [IMAGE], "categories": [CATEGORY], "annotations": [{"image_id": 5, "category_id": 7}]}).encode(),
-        "a.json: the image_id of 1 of the annotations is not among images: 5.",
+        "a.json: 1 of the annotations has an unknown image_id, not in images: 5.",
     ),
     "an unknown category": (
         json.dumps({"images": [IMAGE], "categories": [CATEGORY], "annotations": [{"image_id": 1, "category_id": 8}]}).encode(),
-        "a.json: the category_id of 1 of the annotations is not among categories: 8.",
+        "a.json: 1 of the annotations has an unknown category_id, not in categories: 8.",
     ),
 }  # fmt: skip
 

@@ -132,7 +132,7 @@ def test_a_wrong_size_names_file_size_and_record_length(tmp_path: Path) -> None:
         plan(FixedLengthReader, source)
     assert str(caught.value) == (
         f"{tmp_path}/a.bin: expected a whole number of records of 3,073 bytes, got a file of 6,156 bytes: "
-        "2 records and 10 bytes are left over."
+        "it has 2 records, and 10 bytes are left over."
     )
     assert caught.value.uri == f"{tmp_path}/a.bin"
 
@@ -147,7 +147,7 @@ def test_a_field_outside_the_record_is_refused(tmp_path: Path) -> None:
     source = of_bytes(tmp_path, b"abcd", recordBytes=4, fields=[{"name": "x", "dtype": "int32", "offset": 1}])
     with pytest.raises(BadSpec) as caught:
         plan(FixedLengthReader, source)
-    assert str(caught.value) == "source.fixedLength: the field 'x' has the bytes 1 to 4, but a record ends after 4."
+    assert str(caught.value) == "source.fixedLength: the field 'x' begins at offset 1 and has 4 bytes, but recordBytes is 4."
 
 
 WRONG: dict[str, tuple[list[dict[str, Any]], str]] = {

@@ -140,7 +140,7 @@ BROKEN: dict[str, tuple[bytes, bytes, str]] = {
     "no IDX file": (b"\x89PNG\r\n\x1a\n", LABELS, "is not an IDX file: expected 00 00, a type (08 uint8"),
     "empty": (b"", LABELS, "got an empty file"),
     "unknown type": (b"\0\0\x0f\x03" + IMAGES[4:], LABELS, "got 00 00 0f 03"),
-    "header cut": (IMAGES[:10], LABELS, "its header has 3 dimensions, the file ends after 10 bytes"),
+    "header cut": (IMAGES[:10], LABELS, "its header has 3 dimensions, but the file ends after 10 bytes"),
     "values cut": (IMAGES[:-1], LABELS, "is truncated: its header says 10 x uint8[4, 4], which needs 176 bytes, got 175"),
     "too long": (IMAGES + b"x", LABELS, "is too long"),
     "more values than a record can hold": (

@@ -1,6 +1,6 @@
 """Tests tables that are joined by key: matches, duplicate and missing keys, and an order that depends only on the keys."""
 
-# ruff: noqa: S608 - statements that are refused
+# ruff: noqa: S608 - the converter refuses these SQL statements
 
 import shutil
 import struct
@@ -65,7 +65,7 @@ def found(source: Source) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=["in memory", "out of core", "by an engine"])
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a test three times: with tables joined in memory if they fit, always out of core, and by an engine of SQL."""
+    """Runs a test three times. The tables are joined in memory if they fit, always out of core, and by an SQL engine."""
     if request.param == "out of core":
         monkeypatch.setattr(joined_tables, "_MOST", 0)
     elif request.param == "by an engine":
@@ -338,7 +338,7 @@ def test_a_key_column_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"keys": ["a", "a"]}, "join.keys has 2|the key 'a' is listed twice"),
         ({"tables": [0, 0]}, "two tables have the name 'in'"),
         ({"tables": [0]}, "at least 2 items"),
-        ({"order": True}, "the table 'in' has orderBy, so all rows with the same key are used; remove the field duplicates"),
+        ({"order": True}, "the table 'in' has orderBy, so all rows with the same key are used; remove the field 'duplicates'"),
     ],
     ids=["too few keys", "a key twice", "a name twice", "one table", "order and rule"],
 )
@@ -556,7 +556,7 @@ def test_a_full_disk_is_told_from_too_little_memory(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(out_of_core, "_LEAST", 16 << 20)
     monkeypatch.setattr(limits, "memory_bytes", lambda: 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 << 20))
-    with pytest.raises(StoreFull, match=r"The join needs more room for temporary files than .* has"):
+    with pytest.raises(StoreFull, match=r"The join needs more space for temporary files than .* has"):
         plan(JoinReader, a_join(left, left | {"name": "right", "prefix": "r"}))
 
 

@@ -1,4 +1,4 @@
-"""Every table source returns nulls, wherever they are and in whatever order samples are read. Defaults replace nulls."""
+"""Every table source returns nulls, at any position and for any reading order. Defaults replace nulls."""
 
 import json
 import sqlite3

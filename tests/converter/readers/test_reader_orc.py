@@ -22,7 +22,7 @@ _orc: Any = orc  # the type stubs lack some options
 
 
 def put(file: Path, table: pa.Table, *, size: int = 64 << 20, **options: Any) -> Path:
-    """Writes a table to a file. A stripe ends at the end of a batch, once the stripe has about `size` bytes."""
+    """Writes a table to a file. A stripe ends with the first batch after which it has about `size` bytes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     _orc.write_table(table, str(file), stripe_size=size, batch_size=100, **options)
     return file

@@ -286,7 +286,8 @@ def test_files_of_other_classes_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "a", PLAIN + records(numbered(1)))
     put(tmp_path / "b", head("Text", "IntWritable"))
     with pytest.raises(
-        BadSpec, match=r"b has keys of .*Text and values of .*IntWritable, .*a of .*Text and .*LongWritable: the files of a source"
+        BadSpec,
+        match=r"b has keys of .*Text and values of .*IntWritable, .*a has keys of .*Text and values of .*LongWritable; the files of a source",
     ):
         read(tmp_path)
 

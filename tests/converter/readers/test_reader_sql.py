@@ -1,4 +1,4 @@
-"""Tests queries as sources with SQLite: parts, order, types, NULL, and changes to the data. PostgreSQL has a module of its own."""
+"""Tests queries as sources with SQLite: parts, order, types, NULL, and changes to the data. test_reader_postgres.py tests PostgreSQL."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def changed(file: Path, statement: str) -> None:
 
 
 def numbers(file: Path, count: int = 100) -> Path:
-    """Rows with an id and, as `x`, twice the id, in no particular order."""
+    """A table of rows in random order. `x` is twice the id."""
     ids = np.random.default_rng(1).permutation(count).tolist()
     return filled(file, "id INTEGER, x INTEGER", [(number, 2 * number) for number in ids])
 
@@ -163,7 +163,7 @@ def test_nulls_of_many_columns_are_where_they_were(tmp_path: Path) -> None:
 
 def test_a_disk_too_small_for_a_sort_is_told(tmp_path: Path) -> None:
     with (
-        pytest.raises(StoreFull, match="database or disk is full: SQLite sorts in temporary files"),
+        pytest.raises(StoreFull, match=r"database or disk is full\. SQLite sorts in temporary files"),
         databases._translate_errors(str(tmp_path)),
     ):
         raise OperationalError("IO: Failed to step query: database or disk is full", status_code=AdbcStatusCode.IO)

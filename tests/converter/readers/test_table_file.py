@@ -1,4 +1,4 @@
-"""The planner stores exactly what it has found in a columnar file."""
+"""The planner stores all that it has found in a columnar file, and reads it back unchanged."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_the_parts_of_a_file_are_stored_exactly(spans: list[Span]) -> None:
 
 
 def test_how_the_parts_are_found_is_stored_once_if_it_is_the_same() -> None:
-    """The record batches of an Arrow file can share a long list of dictionaries, which is then stored only once."""
+    """In an Arrow file, all record batches can have the same long list of dictionaries. The planner stores this list only once."""
     document = to_document(TableFile(pa.schema([]), [Span(1, 1, number, "x" * 1000) for number in range(100)]))
     assert document is not None
     assert document.value["extras"] == ["x" * 1000]

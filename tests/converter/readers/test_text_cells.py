@@ -1,6 +1,6 @@
-"""A large text file is scanned in cells.
+"""A large text file is scanned in cells, which are ranges of bytes.
 
-The scan of a cell doesn't know the text before it, but the merge still finds the right records.
+The scan of a cell doesn't know the text before the cell, but the merge still finds the right records.
 """
 
 import gzip
@@ -135,7 +135,7 @@ def state_of(source: Source) -> dict[str, Any]:
 
 
 def csv_units(folder: Path, text: str, **options: Any) -> list[tuple[int, int, str]]:
-    """The offset, the number of rows and the extra of each unit."""
+    """The offset, the number of rows and the field `extra` of each unit."""
     source = of_text("csv", folder, text.encode(), **options)
     units, _ = plan(reader_class("csv"), source)
     return [(unit.offset, unit.records, unit.extra) for unit in map(units.unit, range(len(units)))]
@@ -264,9 +264,10 @@ def test_a_cell_needs_no_bytes_before_it_but_one(tmp_path: Path) -> None:
 
 
 def test_scans_for_different_prefixes_soon_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cell is scanned once for each possible prefix.
+    """The result of a cell depends on the text before it.
 
-    These scans soon agree, so only the cell's first records are scanned for every prefix.
+    So the cell's first records are scanned once for each possible state at the cell's beginning. These scans soon agree, and then only one
+    of them continues.
     """
     text = b"".join(b'%d,"a, %d"\n' % (row, row) for row in range(4000))
     (tmp_path / "a").write_bytes(text)

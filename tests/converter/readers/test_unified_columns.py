@@ -1,4 +1,4 @@
-"""Tests files whose schemas differ: which schemas are unified, and which messages refuse the others.
+"""Tests files whose schemas differ: which schemas are unified, and the error messages for the others.
 
 The unified values equal those that DuckDB and pyarrow read.
 """
@@ -313,7 +313,7 @@ def test_a_nested_integer_that_a_float_can_not_hold_is_a_bad_record(tmp_path: Pa
 
 
 def test_nested_times_and_decimals_are_unified(tmp_path: Path) -> None:
-    """Even earlier releases accepted files whose structs differ in their time zones or in the number of digits of their decimals."""
+    """Structs may differ in their time zones or in the number of digits of their decimals. Earlier releases accepted this too."""
     moment = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
     berlin, utc = struct_of([moment], pa.timestamp("ms", "Europe/Berlin")), struct_of([moment], pa.timestamp("us", "UTC"))
     assert in_structs(tmp_path / "times", berlin, utc) == [moment, moment]

@@ -1,4 +1,4 @@
-"""Tests reading in a scattered order: the batches are the same, and each unit is decoded once per window."""
+"""Tests reading in a scattered order. The batches are the same as without windows, and each unit is decoded once per window."""
 
 import gc
 import gzip
@@ -35,7 +35,7 @@ def a_source(folder: Path, *, zipped: bool = False) -> Source:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list to which the first line of each parsed stretch is added. Only the latest stretch is cached."""
+    """Returns a list that collects the first line number of each parsed section of text. Only the latest section is cached."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 256)
     monkeypatch.setattr(blocks, "KEPT_BYTES", 0)
     seen: list[int] = []
@@ -99,7 +99,7 @@ SHARDS = 4
 
 
 class Shards(Closeable):
-    """Parts of a scattered order. A single reader reads the parts one after another, and knows which parts will follow."""
+    """A single reader reads the parts of a scattered order one after another. It knows which parts will follow."""
 
     def __init__(self, folder: Path) -> None:
         source = a_source(folder)

@@ -47,7 +47,7 @@ def test_no_part_is_longer_than_its_stretch_by_more_than_a_piece(sizes: list[int
         lengths[part] += size
     longest = max(counted_sizes)
     assert division.part_bytes == max(-(-sum(counted_sizes) // most), scans.LEAST_PART_BYTES, longest)
-    # Half of the first piece and half of the last one can be outside the stretch.
+    # Half of a part's first piece and half of its last piece can be outside the part's stretch.
     assert max(lengths) < division.part_bytes + longest
 
 

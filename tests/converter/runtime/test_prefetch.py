@@ -1,4 +1,4 @@
-"""Reading ahead in a thread: the order of items, errors, and that the thread ends in every case."""
+"""Reading ahead in a thread: items keep their order, errors are raised, and the thread ends in every case."""
 
 import itertools
 import threading

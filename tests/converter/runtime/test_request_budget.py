@@ -138,7 +138,7 @@ def test_the_time_of_waiting_for_a_turn_does_not_end_the_retries() -> None:
         budget.wait_turn()
         raise Unreachable("503")
 
-    # Together, the waits for turns take longer than `total_seconds`, but they don't count towards this limit.
+    # Waiting for turns takes longer than `total_seconds`, but doesn't count towards this limit.
     with pytest.raises(Unreachable):
         retrying(attempt, what="a test", policy=RetryPolicy(attempts=6, total_seconds=0.1, first_delay_seconds=0.001))
     assert attempts == 6

@@ -1,4 +1,4 @@
-"""Retries have limits on attempts and on total time, and depend on the kind of error."""
+"""Retries are limited by the number of attempts and by the total time, and depend on the kind of error."""
 
 from collections.abc import Callable
 

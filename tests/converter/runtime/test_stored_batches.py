@@ -1,4 +1,4 @@
-"""Record batches in a temporary file: they are read in any order, and the file is removed with the list."""
+"""Record batches in a temporary file. They are read in any order, and the file is removed when their list is no longer used."""
 
 import os
 import tempfile

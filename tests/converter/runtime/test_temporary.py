@@ -68,7 +68,7 @@ def test_space_is_reserved_as_zeros() -> None:
 
 @pytest.fixture
 def no_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts temporary files on a full disk."""
+    """Makes the disk of temporary files appear full."""
 
     def full(**_: object) -> Any:
         return os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b")

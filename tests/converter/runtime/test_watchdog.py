@@ -1,4 +1,4 @@
-"""The watchdog kills processes that hang, and only these processes."""
+"""The watchdog kills processes that hang, and no other processes."""
 
 # All programs that these tests start are our own.
 

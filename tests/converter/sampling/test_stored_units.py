@@ -139,7 +139,7 @@ def test_damage_is_named(place: int) -> None:
         stored.open().unit(0)
 
 
-def a_job(folder: Path, out: str, **rest: Any) -> DataPrepJob:  # Any: fields of a spec
+def a_job(folder: Path, out: str, **rest: Any) -> DataPrepJob:  # Any, because fields of a spec have many types
     put(folder / "in", {f"{number:04}.txt": f"file {number}".encode() for number in range(5 * BLOCK + 7)})
     spec = {"source": {"wholeFile": {"uris": [str(folder / "in")]}}, "output": {"uri": str(folder / out), "shards": {"count": 10}}}
     return DataPrepJob.parse({"metadata": {"name": "files"}, "spec": spec | rest})

@@ -1,4 +1,4 @@
-"""Units: it makes no difference whether the files are given as columns or one by one."""
+"""Tables of units. A table made from columns of files equals a table made from single units."""
 
 import hashlib
 

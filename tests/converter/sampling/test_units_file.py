@@ -1,4 +1,7 @@
-"""Units that are kept in a file instead of in memory. For any number of units, the rows and `units.parquet` are the same as in memory."""
+"""Units that are kept in a file instead of in memory.
+
+For any number of units, the rows and `units.parquet` are the same as if the units were kept in memory.
+"""
 
 import hashlib
 import io

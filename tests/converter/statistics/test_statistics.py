@@ -338,11 +338,11 @@ def test_columns_side_by_side_are_summarised_as_each_alone(extent: Any) -> None:
             alone.add(column)
         expected = json.loads(json.dumps(alone.finished().to_json(room(features=len(features), shards=1))))
         if "n" in expected:
-            # If one column has nulls, the other columns are summed in different parts. This changes the last digits of their mean and
-            # deviation.
+            # If one column has nulls, the values of the other columns are added in a different order. This changes the last digits of their
+            # mean and deviation.
             expected["n"][2:4] = pytest.approx(expected["n"][2], rel=1e-9), pytest.approx(expected["n"][3], rel=1e-9)
         if expected.get("t", [False])[-1]:
-            # Counting stops once the values prove to be mostly distinct. With smaller parts, it stops earlier.
+            # Counting stops as soon as most of the values so far are distinct. With smaller parts, this happens earlier.
             expected["t"][3] = found[feature.name]["t"][3]
         assert found[feature.name] == expected, feature.name
     assert found["holes"]["c"][1] > 2000

@@ -55,7 +55,10 @@ EXACT = Context(prec=100)
 
 
 def values_of(kind: Any) -> Any:
-    """Five values of a type, one of them null. They include the least and the greatest value, or values that steps easily get wrong."""
+    """Five values of a type, one of them null.
+
+    They include the least and the greatest value of the type, or else values that steps easily get wrong.
+    """
     if pa.types.is_decimal(kind):
         most = Decimal(10**kind.precision - 1).scaleb(-kind.scale, EXACT)
         third = Decimal(10**kind.precision // 3).scaleb(-kind.scale, EXACT)

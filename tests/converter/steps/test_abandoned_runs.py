@@ -1,5 +1,7 @@
-"""With `overwrite: Never`, an unfinished run is replaced if its process has ended. A run that might still be at work, or that belongs to
-somebody else, is protected."""
+"""With `overwrite: Never`, an unfinished run is replaced if its process has ended.
+
+A run is not replaced if its process might still be working, or if it belongs to somebody else.
+"""
 
 import json
 import signal
@@ -47,7 +49,7 @@ def owner_of(folder: Path) -> Owner:
 
 
 def abandoned(folder: Path) -> Maker:
-    """Leaves an unfinished run behind. Returns the process that began the run and has ended since."""
+    """Leaves an unfinished run behind. Returns the process that began this run. The process has ended."""
     assert dataprep("run", written(folder, a_spec(folder))).returncode == 3
     (maker,) = owner_of(folder).makers
     return maker
@@ -157,7 +159,7 @@ def test_a_process_is_known_by_its_start() -> None:
 
 
 def test_a_process_that_goes_on_has_ended_its_work_when_no_other_thread_runs_the_job() -> None:
-    """This happens in a notebook, whose kernel outlives a failed run."""
+    """Such a process can be a notebook's kernel, which continues after a failed run."""
     this = makers.this_process("played by a thread")
     assert this is not None
     with ThreadPoolExecutor(1) as other:

@@ -222,7 +222,7 @@ def as_jsonl(folder: Path, name: str, table: list[Row], first: int) -> Path:
 
 
 def a_table(table: list[Row], first: int) -> pa.Table:
-    """Returns the table. Weights that aren't numbers are missing."""
+    """Returns the table. Weights that aren't numbers are null."""
     weights = pa.array([weight if isinstance(weight, float) else None for _, weight in table], pa.float64())
     return pa.table(
         {

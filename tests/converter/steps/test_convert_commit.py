@@ -1,4 +1,4 @@
-"""The commit step of a conversion: it can be repeated, and it refuses some data sets before any file is visible."""
+"""The commit step of a conversion can be repeated. It refuses incomplete or wrong data sets before any file is visible."""
 
 import json
 from collections.abc import Callable

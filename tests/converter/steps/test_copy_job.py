@@ -51,8 +51,7 @@ def root(tmp_path: Path) -> Path:
 def everything(folder: Path) -> dict[str, bytes]:
     """Returns all files that must be the same in a copy.
 
-    Reports are left out because they contain the store's pins, OWNER because it counts claims, and some files because they contain the
-    folder's path.
+    Reports contain the store's pins, OWNER counts claims, and some other files contain the folder's path. All of these are left out.
     """
     return {
         str(file.relative_to(folder)): file.read_bytes()

@@ -37,7 +37,7 @@ def put(folder: Path, kind: str = "parquet", name: str = "rows", **columns: Any)
 
 
 def a_job(folder: Path, *, source: Any = "parquet", out: str = "out", output: Any = None, **spec: Any) -> DataPrepJob:
-    """`source` is the job's source, or only the name of a kind of source. In the latter case, the source reads the files in `in`."""
+    """`source` is the job's source, or only its kind. If only the kind is given, the source reads the files in `in`."""
     options = {"uri": str(folder / out), "format": "jsonl", "shards": {"count": 1}, "overwrite": "IfChanged"} | (output or {})
     return parse_job({"source": {source: {"uris": [str(folder / "in")]}} if isinstance(source, str) else source, "output": options} | spec)
 
@@ -145,7 +145,7 @@ def test_a_data_set_that_keeps_its_decimals_is_compared_by_all_digits(tmp_path: 
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `decimals`."""
+    """Makes the data set as releases did before `decimals` was added to `run_id.PARTS`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

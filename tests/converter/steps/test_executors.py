@@ -1,7 +1,7 @@
 """Tasks on the executors of a Spark cluster.
 
-These tests don't need Spark: `PlayedContext` stands in for a Spark context, and does whatever the guarantees of Spark's RDDs allow. Tests
-with a real Spark are in tests/interop/heavy/test_spark_jobs.py.
+These tests don't need Spark. `PlayedContext` stands in for a Spark context, and also does the unusual things that Spark's guarantees allow.
+Tests with a real Spark are in tests/interop/heavy/test_spark_jobs.py.
 """
 
 import os
@@ -35,12 +35,12 @@ JOIN = {"join": {"keys": ["id"], "tables": [{"name": name, "source": SPEC["sourc
 
 @pytest.fixture(autouse=True)
 def _own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process stands in for an executor, so the executor's share of the memory must not stay set after the test."""
+    """This process stands in for an executor, so the memory setting of the executor must be undone after the test."""
     monkeypatch.setenv(limits.MEMORY_VARIABLE, "")
 
 
 class PlayedAccumulator:
-    """Receives the outcomes of the tasks whose last attempt has ended."""
+    """Stands in for a Spark accumulator, which collects the outcomes of tasks."""
 
     def __init__(self) -> None:
         self.value: list[Any] = []
@@ -57,10 +57,10 @@ class PlayedConf(dict[str, str]):
 
 
 class PlayedContext:
-    """A Spark context that runs each task in this process, and some of them twice.
+    """A Spark context that runs each task in this process. The tasks in `twice` are run two times.
 
-    For each attempt, `loses` has the tasks whose outcomes are lost, and `failures` has the error that is raised after the tasks. If a task
-    fails for good, Spark goes on until the driver cancels the tasks.
+    For each attempt, `loses` has the tasks whose outcomes are lost, and `failures` has the error that is raised after the tasks. With
+    `waits_for_cancel`, Spark's job runs until the driver cancels it.
     """
 
     defaultParallelism = 3  # noqa: N815 - PySpark's name
@@ -173,7 +173,10 @@ def test_a_store_that_stays_unreachable_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_other_errors_end_the_run_at_once(tmp_path: Path) -> None:
-    """Such errors have the same type and text as on a single machine. They come before errors that a retry may fix."""
+    """Errors that a retry can't fix have the same type and text as on a single machine.
+
+    They are reported before errors that a retry might fix.
+    """
     spark, done, _ = played({0: [Unreachable("s3 timed out")], 2: [BadData("line 7 is bad", uri="in.csv")]}, tmp_path)
     assert [(type(error), str(error)) for error in done.errors] == [(BadData, "line 7 is bad"), (Unreachable, "s3 timed out")]
     assert spark.jobs == [[0, 1, 2, 3]]
@@ -277,7 +280,7 @@ def test_the_other_tasks_are_cancelled_after_a_final_error(tmp_path: Path) -> No
             Exit.UNREACHABLE,
         ),
         ("java.lang.OutOfMemoryError: Java heap space", "with a local master spark.driver.memory", Exit.INTERNAL),
-        ("java.io.IOException: No space left on device", "no room left for Spark's temporary files", Exit.NOT_FOUND),
+        ("java.io.IOException: No space left on device", "no space left for Spark's temporary files", Exit.NOT_FOUND),
     ],
 )
 def test_errors_of_spark_become_a_sentence(words: str, sentence: str, code: Exit, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ HALVES = {"seed": 3, "into": [{"name": "train", "fraction": 0.5}, {"name": "test
 
 
 def day(folder: Path, number: int, *, rows: int = 40) -> None:
-    """Writes another file of rows, in which `x` continues to count up."""
+    """Writes another file of rows. `x` counts from 1,000 times the day's number, so no two days have the same `x`."""
     folder.mkdir(exist_ok=True)
     first = number * 1000
     lines = [f"{first + row},{row % 3}" for row in range(rows)]
@@ -432,10 +432,10 @@ def test_a_dry_run_tells_what_the_extension_would_be(tmp_path: Path) -> None:
         pytest.param({"source": {"fromJob": {"name": "d"}}}, "source.fromJob doesn't show which records are new", id="fromJob"),
         pytest.param(
             {"output": {"fileName": "{split}-{shard}-of-{shards}.{ext}"}},
-            "the file name needs {shard} and can't have {shards}",
+            "the file name must contain {shard} and must not contain {shards}",
             id="shards",
         ),
-        pytest.param({"output": {"fileName": "{split}.{ext}"}}, "the file name needs {shard}", id="no number"),
+        pytest.param({"output": {"fileName": "{split}.{ext}"}}, "the file name must contain {shard}", id="no number"),
         pytest.param({"output": {"format": "arrow", "table": {"uri": "odps://p/tables/t"}}}, "a table can't be extended", id="table"),
     ],
 )
@@ -460,7 +460,7 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     days(tmp_path, 1)
     spec: dict[str, Any] = {"splits": None, "features": [{"name": "x"}], "output": {"format": "dl4jDataset"}}
     with monkeypatch.context() as older:
-        # Releases in which parts had no versions behaved in this way.
+        # Releases in which the rules of a plan had no versions behaved in this way.
         older.setattr(run_id, "versions", lambda _: {})
         run_job(a_job(tmp_path, **spec))
     assert sorted(visible(tmp_path / "out")) == ["dataset_00000.bin", "dataset_00001.bin"]
@@ -489,7 +489,9 @@ def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp
     old = manifest(tmp_path / "out").run_id
     assert b"s3cr3t" in (tmp_path / f"out/_dataprep/{old}/manifest.json").read_bytes()
     next((tmp_path / "out").glob("train*")).unlink()
-    with pytest.raises(BadSpec, match="made by a release that stored the job's credentials in the manifest, which this one doesn't do"):
+    with pytest.raises(
+        BadSpec, match=r"made by a release that stored the job's credentials in the manifest\. This release doesn't store them"
+    ):
         repair.repair(str(tmp_path / "out"), Access())
     with monkeypatch.context() as older:
         older.setattr(run_id, "with_credentials_masked", lambda value: value)
@@ -507,7 +509,7 @@ def test_a_data_set_whose_manifest_lacks_a_credential_is_repaired_by_its_job(tmp
     run_job(with_a_secret(tmp_path))
     before = visible(tmp_path / "out")
     next((tmp_path / "out").glob("train*")).unlink()
-    with pytest.raises(BadSpec, match="contained credentials, which aren't stored with the data set; give the job's file: --job"):
+    with pytest.raises(BadSpec, match="contained credentials, which aren't stored with the data set; pass the job file with --job"):
         repair.repair(str(tmp_path / "out"), Access())
     repair.repair(str(tmp_path / "out"), Access(), job=with_a_secret(tmp_path))
     assert visible(tmp_path / "out") == before

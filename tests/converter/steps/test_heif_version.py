@@ -1,5 +1,7 @@
-"""AVIF and HEIC files were bad records in earlier releases. So jobs that leave out bad records get a different run id, and old data sets
-stay as they are."""
+"""AVIF and HEIC files were bad records in earlier releases.
+
+So jobs that leave out bad records get a different run id, and old data sets remain unchanged.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ SOURCES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def _inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two images. The second is an AVIF file with the name of a JPEG file."""
+    """Two images. The second image is an AVIF file with the name of a JPEG file."""
     monkeypatch.chdir(tmp_path)
     images = {"1": an_image("JPEG"), "2": an_image("AVIF")}
     for name, image in images.items():
@@ -42,7 +44,7 @@ def a_job(kind: str, **output: Any) -> DataPrepJob:
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `heif`."""
+    """Makes the data set as releases did before `heif` was added to `run_id.PARTS`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

@@ -1,5 +1,7 @@
-"""Earlier releases read INT96 times in nanoseconds. So jobs with INT96 columns get a different run id, and old data sets stay as they
-are."""
+"""Earlier releases read INT96 times in nanoseconds.
+
+So jobs with INT96 columns get a different run id, and old data sets remain unchanged.
+"""
 
 import json
 from pathlib import Path
@@ -37,7 +39,7 @@ def a_job(folder: Path, *, format_: str = "jsonl", out: str = "out", source: Any
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `int96`."""
+    """Makes the data set as releases did before `int96` was added to `run_id.PARTS`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

@@ -1,6 +1,6 @@
-"""If a join fitted into memory, earlier releases divided large records with nulls into other units than this release does.
+"""Earlier releases divided the result of a join into different units if the join fitted into memory and had large records with nulls.
 
-So a job with such a join gets a different run id, and old data sets stay as they are.
+So a job with such a join gets a different run id, and old data sets remain unchanged.
 """
 
 from pathlib import Path
@@ -47,7 +47,7 @@ def a_job(folder: Path, *, wide: bool = True, nulls: bool = True, sequences: boo
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """Runs the job as a release without the part `joins` would. Returns the manifest."""
+    """Runs the job as releases did before `joins` was added to `run_id.PARTS`. Returns the manifest."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

@@ -187,7 +187,7 @@ def test_a_step_or_a_vector_that_takes_numbers_makes_them_numbers(tmp_path: Path
 
 
 def unchanged(record: dict[str, Any]) -> dict[str, Any]:
-    """A user's function. It returns the record unchanged, but the converter has to assume that it changes records."""
+    """A user's function that returns each record unchanged. The converter still has to assume that it changes records."""
     return record
 
 

@@ -1,4 +1,4 @@
-"""Data sets and jobs of earlier releases, which had numbers in place of times and decimals."""
+"""Data sets and jobs of earlier releases, which stored times and decimals as numbers."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ _arrow: Any = pa
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `types`."""
+    """Makes the data set as releases did before `types` was added to `run_id.PARTS`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

@@ -225,7 +225,7 @@ def manifest_of(job: DataPrepJob) -> Manifest:
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `structs`."""
+    """Makes the data set as releases did before `structs` was added to `run_id.PARTS`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

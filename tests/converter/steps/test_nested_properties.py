@@ -1,5 +1,7 @@
-"""For any nested column: if a format can store the column, other readers get the same values from it. Any other format stores the values as
-JSON or refuses the column."""
+"""If a format can store a nested column, other readers get the same values from it.
+
+Any other format stores the values as JSON or refuses the column.
+"""
 
 import csv
 import io

@@ -1,5 +1,7 @@
-"""A null is a value: jobs keep nulls in formats that have a null. For all other formats, the error names the column, the record and the
-line to add to the job."""
+"""Jobs keep nulls in formats that can store nulls.
+
+For all other formats, the error names the column, the record, and the line to add to the job.
+"""
 
 import io
 import json
@@ -108,7 +110,8 @@ def test_a_sample_of_webdataset_needs_a_value(tmp_path: Path) -> None:
 
 def test_a_record_of_dl4j_has_its_own_null(tmp_path: Path) -> None:
     data = the_file(a_job(tmp_path, "sequenceFile", "is", output={"sequenceFile": {"value": "Record"}})).read_bytes()
-    # int32 values | type 6 (null) | type 7 (text), "x"     and     type 5 (long), 3 | type 6
+    # A record begins with the number of its values as int32. Each value follows its type: 5 is a long, 6 a null, which has no bytes, and 7
+    # a text. The records are (null, "x") and (3, null).
     assert data.count(bytes.fromhex("00000002000600070178")) == 1
     assert data.count(bytes.fromhex("00000002000500000000000000030006")) == 1
 
@@ -204,7 +207,7 @@ def test_what_has_no_null_is_refused_by_name(
 
 
 def the_fault(folder: Path, table: pa.Table, **spec: Any) -> str:
-    """The error message of a job that writes a table to `mds`, without the part that gives the first fault's place and reason."""
+    """The error message of a job that writes a table to `mds`. The message's first sentence is left out: the fault's place and reason."""
     _pq.write_table(table, folder / "a.parquet")
     job = {"source": {"parquet": {"uris": [str(folder / "a.parquet")]}}, "output": {"uri": str(folder / "out"), "format": "mds"}}
     with pytest.raises(BadData) as refused:

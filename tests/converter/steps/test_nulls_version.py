@@ -1,4 +1,4 @@
-"""The policy for nulls, and the data sets and jobs of earlier releases, which left records with nulls out."""
+"""The policy for nulls, and data sets and jobs of earlier releases, which left out records with nulls."""
 
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def test_keep_is_the_default_and_only_bad_changes_the_run_id(tmp_path: Path) -> 
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `nulls`."""
+    """Makes the data set as releases did before `nulls` was added to `run_id.PARTS`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
         return verified_run(job)

@@ -1,7 +1,6 @@
-"""Small jobs, whose steps all run in one pod.
+"""Tests of small jobs, whose steps all run in one pod: which jobs count as small, and that the data set is the same as with several pods.
 
-The tests check which jobs count as small, and that the data set is the same as with several pods. After any failure, the pods of the other
-steps must do the rest.
+After a failure, the pods of the other steps must finish the job.
 """
 
 import logging
@@ -44,7 +43,7 @@ def finish(
     *,
     attempt: str = ATTEMPT,
     watch: Callable[[TaskProgress], None] = lambda _: None,
-    **more: Any,  # Any, because the clock is passed through
+    **more: Any,  # Any, because `more` can contain the clock
 ) -> PlanResult:
     return one_pod.finish(job, planned, Access(), attempt=attempt, watch=watch, **more)
 
@@ -112,7 +111,7 @@ def test_what_is_small(few: Path, tmp_path: Path, changes: dict[str, Any], count
 
 def test_the_field_names_the_limits() -> None:
     described = str(Workers.model_json_schema()["properties"]["onePod"]["description"])
-    assert f"at most {SMALL_BYTES >> 20} MiB each and at most {MOST_SHARDS} shards" in described
+    assert f"at most {SMALL_BYTES >> 20} MiB each, and if it has at most {MOST_SHARDS} shards" in described
 
 
 def test_the_size_is_that_of_the_records_if_they_are_larger_than_the_input(few: Path, tmp_path: Path) -> None:
@@ -168,7 +167,7 @@ def test_a_failure_leaves_the_plan_alone_and_the_other_steps_do_the_rest(
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(type(kind_of(job.spec)), step, staticmethod(fails))
         assert finish(job, planned) == planned.result
-    # An earlier test may have left a lower level, at which the planner logs too.
+    # An earlier test may have left a lower log level. Then the planner's messages are in `caplog` too.
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert warnings == [f"the plan step's pod can't finish this small job, so the convert and commit steps will finish it: {error}"]
 

@@ -1,4 +1,4 @@
-"""Several processes on one machine: which process does which tasks, and what happens to a process's tasks if it is killed or fails."""
+"""Several processes on one machine: how they share the tasks, and what happens to the tasks of a process that is killed or fails."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""What readers, loaders and commands make of data sets in which times and decimals keep their types."""
+"""What readers, loaders and commands return for data sets in which times and decimals keep their types."""
 
 import io
 import json

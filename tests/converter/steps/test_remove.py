@@ -29,7 +29,7 @@ def small(place: Place) -> SmallJob:
     return small_jobs.of_rows(place)
 
 
-def make(small: SmallJob, *, until: str = "commit", **output: Any) -> str:  # Any: fields of the output
+def make(small: SmallJob, *, until: str = "commit", **output: Any) -> str:  # Any, because fields of the output have many types
     """Runs the job up to the given step and returns its run id."""
     job, access = small.to("out", **output), Access([small.place.settings])
     planned = small_jobs.plan(job, access)
@@ -57,7 +57,7 @@ def test_nothing_of_the_run_is_left(small: SmallJob, until: str, shape: dict[str
     result = removed(small, run)
 
     assert there(small.place) == []
-    # OWNER and _SUCCESS are marks, and don't count as files of the run.
+    # OWNER and _SUCCESS are markers, which don't count as files of the run.
     assert result.files == len([name for name in before if name not in ("_SUCCESS", "_dataprep/OWNER")])
     assert (result.kept, result.owner) == (0, None)
     assert removed(small, run) == RemoveResult()
@@ -198,7 +198,7 @@ def test_what_the_run_was_about_to_replace_stays(small: SmallJob) -> None:
 def test_removal_that_was_cut_off_goes_on(small: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupts the removal at each of its deletions.
 
-    After the next attempt no file of the job is left, and other files are always kept.
+    After the next attempt, no file of the job is left. Other files are always kept.
     """
     delete: Callable[[OutputFolder, str], None] = OutputFolder.delete
     cut = 0

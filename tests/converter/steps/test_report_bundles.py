@@ -1,4 +1,4 @@
-"""Bundles of reports only save requests: the data set is the same whatever they contain."""
+"""Bundles of reports only save requests. Whatever they contain, the data set is the same."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Defaults of decimals that float64 can't represent, which earlier releases rounded."""
+"""Tests of decimal defaults that float64 can't represent exactly. Earlier releases rounded such defaults."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal

@@ -1,5 +1,7 @@
-"""All steps on this machine: the bytes are right, files are visible only once they are complete, and a second run makes only what is
-missing."""
+"""All steps on this machine.
+
+The bytes are right, files become visible only when they are complete, and a second run makes only missing files.
+"""
 
 import json
 import os

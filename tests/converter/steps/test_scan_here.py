@@ -194,7 +194,7 @@ def test_an_error_of_the_listing_comes_in_its_turn(tmp_path: Path, content: str,
 
 
 class Dying(PARTS):
-    """Parts of a scan. The first part kills its process: once if the file `once` can be created, and otherwise every time."""
+    """Parts of a scan. The first part kills its process, either only once (if the file `once` can be created) or every time."""
 
     def begin(self, access: Access, *, is_stopped: Callable[[], bool] | None = None) -> Any:
         do = super().begin(access, is_stopped=is_stopped)

@@ -90,7 +90,7 @@ def npz(number: int, rows: int) -> bytes:
 
 
 def table(number: int, rows: int, **options: Any) -> pa.Table:
-    """A table whose columns differ between files: their types, their metadata and how many there are."""
+    """A table whose files have different columns: different numbers, types and metadata."""
     columns: dict[str, Any] = {
         "n": pa.array(range(rows), pa.int32() if number % 2 else pa.int64()),
         "when": pa.array(range(rows), pa.timestamp("us" if number % 3 else "ms")),
@@ -194,7 +194,7 @@ def prepared(folder: Path, kind: Kind, sizes: list[int]) -> DataPrepJob:
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_the_plan_or_the_error_is_that_of_one_process(kind: Kind, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """The plan or the error is the same for any parts, even if some results are lost, damaged, or of an earlier version of a file."""
+    """The plan or the error doesn't depend on the parts. Results may also be lost, damaged, or from an earlier version of a file."""
     folder = tmp_path_factory.mktemp("scan")
     sizes = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=6), label="rows of each file")
     job = prepared(folder, kind, [max(1, sizes[0]), *sizes[1:]])
@@ -244,7 +244,7 @@ def test_a_part_does_not_list_the_source(kind: Kind, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_file_is_not_examined_in_another_version_than_listed(kind: Kind, tmp_path: Path) -> None:
-    """The plan step can find the listed version again, and must not use results of the version between."""
+    """A file can be replaced after the listing, scanned, and then restored. The plan step must not use the results of the other version."""
     job = prepared(tmp_path, kind, [5, 8, 7])
     expected = discovered(job)
     name, parts = begun_scan(job)
@@ -314,8 +314,10 @@ def test_a_data_set_of_this_project_names_the_features(tmp_path: Path, monkeypat
 
 
 def test_results_of_an_earlier_rule_are_not_used(tmp_path: Path) -> None:
-    """The plan of an existing data set can use an earlier version of a part. With this version, the reader finds other columns in the same
-    file."""
+    """The plan of an existing data set can use an earlier version of a rule.
+
+    Under this version, the reader finds other columns in the same file.
+    """
     job = prepared(tmp_path, KINDS["parquet"], [5, 5])
 
     def state_of(access: Access) -> Any:

@@ -109,7 +109,7 @@ def test_the_plan_is_that_of_one_process(
     is_listed: bool,
     fates: list[str],
 ) -> None:
-    """The plan is the same for any parts, even if some are lost or damaged, or if files have changed or are new since the scan."""
+    """The plan doesn't depend on the parts. Results may be lost or damaged, and files may be changed or added after the scan."""
     folder = tmp_path_factory.mktemp("scan")
     put(folder, kind, [max(1, before[0]), *before[1:]])
     job = a_job(folder, kind)
@@ -149,7 +149,7 @@ def test_the_plan_step_reads_no_file_that_was_scanned(kind: str, tmp_path: Path,
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_part_lists_the_source_only_if_no_listing_is_stored(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a listing, because the plan pod of an earlier release began the scan, the results are the same."""
+    """The results are the same without a listing. There is no listing if the plan pod of an earlier release began the scan."""
     put(tmp_path, kind, [20, 30, 5, 10, 40])
     job = a_job(tmp_path, kind)
     found: list[dict[str, bytes]] = []
@@ -186,7 +186,7 @@ def test_a_file_that_changes_between_the_listing_and_the_scan_is_examined_by_the
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_file_is_not_examined_in_another_version_than_listed(kind: str, tmp_path: Path) -> None:
-    """The plan step can find the listed version again, and must not use results of the version between."""
+    """A file can be replaced after the listing, scanned, and then restored. The plan step must not use the results of the other version."""
     put(tmp_path, kind, [20, 30, 2])
     job = a_job(tmp_path, kind)
     name, parts = begun_scan(job)
@@ -202,7 +202,7 @@ def test_a_file_is_not_examined_in_another_version_than_listed(kind: str, tmp_pa
 
 
 def test_a_listing_without_results_is_removed_too(tmp_path: Path) -> None:
-    """A plan pod can be paused and store the listing after the plan was stored."""
+    """A plan pod that was paused can store the listing even after another pod has stored the plan."""
     put(tmp_path, "csv", [20, 30, 40])
     job = a_job(tmp_path, "csv")
     begun_scan(job)
@@ -368,7 +368,7 @@ def test_eight_results_are_removed_at_the_same_time(tmp_path: Path, monkeypatch:
 def test_the_pods_of_a_job_have_equally_many_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number_of_files: int, pods: int, parts: int
 ) -> None:
-    """Files of 64 MiB. A scan needs more than 1 GiB, and its parts have between 64 MiB and 1 GiB."""
+    """The files are 64 MiB long. Only input of more than 1 GiB is scanned, in parts of 64 MiB to 1 GiB."""
     monkeypatch.undo()
     (tmp_path / "in").mkdir()
     for number in range(number_of_files):

@@ -1,4 +1,4 @@
-"""Jobs whose data set is made by a user's program: what the program gets, and how its files are checked."""
+"""Jobs whose data set is made by a user's program: the input that the program gets, and the checks of the files that it writes."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def records(count: int) -> bytes:
 
 def a_job(
     folder: Path, *, outputs: Sequence[str] = ("*.tfrecords",), command: Any = None, **fields: Any
-) -> DataPrepJob:  # Any: the spec as in YAML
+) -> DataPrepJob:  # Any, because the spec is parsed YAML
     script = {"command": COPY if command is None else command, "input": str(folder / "in"), "outputs": list(outputs)}
     script |= fields.pop("script", {})
     output = {"uri": str(folder / "out"), "overwrite": "IfChanged"} | fields.pop("output", {})
@@ -181,7 +181,7 @@ def test_its_files_become_a_data_set_that_verifies_and_can_be_shown(lay: Lay, ca
 
 
 @pytest.mark.parametrize("command", [["true"], "true"], ids=["list", "text"])
-def test_a_command_that_ends_well_and_makes_nothing_is_no_success(lay: Lay, command: Any) -> None:  # Any: a list or a text
+def test_a_command_that_ends_well_and_makes_nothing_is_no_success(lay: Lay, command: Any) -> None:  # Any: list or str
     folder = lay({"a": b"1"})
 
     with pytest.raises(
@@ -228,7 +228,7 @@ def test_recordio_files_are_read_too(lay: Lay) -> None:
 def test_what_no_output_names_is_told(lay: Lay) -> None:
     folder = lay({"a.tfrecords": GOOD, "notes.txt": b"1", "_temporary": b"2"})
 
-    with pytest.raises(NotWhole, match=r"/out holds files that script\.outputs doesn't match: notes\.txt\. Add them there"):
+    with pytest.raises(NotWhole, match=r"/out holds files that script\.outputs doesn't match: notes\.txt\. Add them to script\.outputs"):
         made(a_job(folder))
 
 

@@ -1,4 +1,4 @@
-"""A shuffle in two rounds: the same data set as in one round."""
+"""A shuffle in two rounds makes the same data set as a shuffle in one round."""
 
 from itertools import product
 from pathlib import Path

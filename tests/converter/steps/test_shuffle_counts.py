@@ -153,7 +153,7 @@ def test_the_memory_of_the_first_round_does_not_depend_on_how_well_the_input_is_
 
 @pytest.mark.parametrize("rows", [10, 1000])
 def test_rows_that_become_larger_do_not_make_a_large_batch(tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Units with small rows are followed by units whose rows are large, but take hardly any bytes in the compressed input."""
+    """Units with small rows are followed by units with large rows. The large rows take hardly any bytes in the compressed input."""
     make_rounds(monkeypatch, slice_bytes=1 << 30)
     monkeypatch.setattr(limits, "memory_bytes", lambda **_: 64 << 20)
     small, large = [f"{number:08d}" for number in range(rows)], ["x" * 20_000] * 50
@@ -172,7 +172,7 @@ def test_rows_that_become_larger_do_not_make_a_large_batch(tmp_path: Path, rows:
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "text"])
 @pytest.mark.parametrize("compresses", [False, True], ids=["plain", "gzip"])
 def test_the_first_round_reads_a_text_once(tmp_path: Path, kind: str, compresses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line numbers are stored with the records. No batch makes a reader go back in a compressed file, so the text is read only once."""
+    """Line numbers are stored with the records. So readers never go back in a compressed file, and they read the text only once."""
     make_rounds(monkeypatch, slice_bytes=1 << 20)
     monkeypatch.setattr(stretches, "UNIT_BYTES", 3000)
     monkeypatch.setattr(stretches, "InputCopy", None)

@@ -1,6 +1,6 @@
-"""The pods of a Spark cluster: their settings, how they find the master, and what they say about an image without Spark.
+"""The pods of a Spark cluster: their settings, how they find the master, and the message about an image without Spark.
 
-These tests play Java with a shell script. The test with a real Spark is in tests/interop/heavy/test_spark_pods.py.
+In these tests, a shell script stands in for Java. The test with a real Spark is in tests/interop/heavy/test_spark_pods.py.
 """
 
 import logging
@@ -69,7 +69,7 @@ def test_the_settings_are_the_job_s() -> None:
 
 
 def test_memory_that_was_raised_is_for_the_python_processes() -> None:
-    """A heap can't be too small for the kernel: only the processes beside it can exceed the pod's limit."""
+    """Java's heap can't exceed the pod's memory limit, but the Python processes can. So the Python processes get the additional memory."""
     limit = a_cluster().spark.pod_bytes + (512 << 20)
 
     assert a_cluster(memory=limit).settings()["spark.executor.memoryOverhead"] == "1536m"
@@ -173,7 +173,7 @@ def test_a_name_that_stays_with_an_earlier_pod_is_told(monkeypatch: pytest.Monke
     monkeypatch.setattr(spark_pods, "_addresses", lambda _host: {"10.0.0.1"})
     monkeypatch.setattr(spark_pods, "START_SECONDS", 0.0)
 
-    with pytest.raises(Unreachable, match=r"job-0.spark stands for 10.0.0.1 after 0 s, expected this pod's address 127.0.0.1"):
+    with pytest.raises(Unreachable, match=r"job-0.spark resolves to 10.0.0.1 after 0 s, expected this pod's address 127.0.0.1"):
         spark_pods._await_name("job-0.spark", "127.0.0.1")
 
 
@@ -191,7 +191,7 @@ def test_a_worker_is_run_again_until_its_process_is_stopped(tmp_path: Path, port
         if len(runs.read_text().splitlines()) == 3:
             raise StoppedError
 
-    # Only this module's clock: `Popen.wait` sleeps, too, and would be stopped in the middle of its wait.
+    # Replace only this module's clock. `Popen.wait` also sleeps, and would be stopped in the middle of its wait.
     monkeypatch.setattr(spark_pods, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     with pytest.raises(StoppedError):
         spark_pods.work(a_cluster(master=f"spark://127.0.0.1:{port}"), java(tmp_path, f'echo "$@" >> {runs}; exit 1'))
@@ -202,7 +202,7 @@ def test_a_worker_is_run_again_until_its_process_is_stopped(tmp_path: Path, port
 
 
 def test_a_worker_ends_when_the_master_has_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the name stands for nothing, the worker goes on."""
+    """While the master's name has no address, the worker continues."""
     answers = iter([{"10.0.0.1"}, set[str](), {"10.0.0.2"}])
     monkeypatch.setattr(spark_pods, "_addresses", lambda _host: next(answers))
     monkeypatch.setattr(spark_pods, "_LOOK_SECONDS", 0.01)

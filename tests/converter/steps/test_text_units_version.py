@@ -1,5 +1,7 @@
-"""Earlier releases divided large text files into units in a different way. So jobs with such files get a different run id, and old data
-sets stay as they are."""
+"""Earlier releases divided large text files into units in a different way.
+
+So jobs with such files get a different run id, and old data sets remain unchanged.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,7 +50,7 @@ def without_text_units(spec: DataPrepJobSpec) -> dict[str, int]:
 
 
 def made_before(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """The data set as made by a release without the part `textUnits`."""
+    """Makes the data set as releases did before `textUnits` was added to `run_id.PARTS`."""
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {"shuffle": 2})
         return verified_run(job)

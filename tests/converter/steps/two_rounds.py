@@ -49,7 +49,7 @@ def convert(job: DataPrepJob, plan: Plan, access: Access) -> None:
 
 
 def run_in_two_rounds(job: DataPrepJob, access: Access, *, between: Callable[[], object] = lambda: None) -> CommitResult:
-    """Do all steps of the job, and call `between` between the rounds. Fails if the plan has no first round."""
+    """Do all steps of the job. Call `between` after the first round and before the second. Fail if the plan has no first round."""
     plan = planned(job, access)
     assert shuffle.shuffle_tasks(plan)
     divide(job, plan, access)
@@ -70,7 +70,7 @@ _CHANGING = {"bytesIn", "seconds", "tookSeconds", "finishedAt", "attempt", "pin"
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Return the content of each file of a data set. Reports lack the fields that can differ between two runs."""
+    """Return the content of each file of a data set. Fields of reports that can differ between two runs are left out."""
     found: dict[str, Any] = {}
     for file in sorted(folder.rglob("*")):
         name = str(file.relative_to(folder))

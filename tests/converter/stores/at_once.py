@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def raised(calls: Iterable[Callable[[], object]]) -> list[tuple[BaseException | None, float]]:
-    """Return, for each call, the exception that it raised (or None) and the seconds that it took, in the order of the calls."""
+    """Return a pair for each call, in order: the exception that the call raised, or None, and the seconds that the call took."""
     asked = [*calls]
 
     def made(call: Callable[[], object]) -> tuple[BaseException | None, float]:

@@ -1,4 +1,4 @@
-"""All calls of a store, for checks that apply to every call: the error names the missing right, bucket or server."""
+"""All calls of a store. Tests check that each call raises an error that names the missing right, bucket or server."""
 
 from collections.abc import Callable
 

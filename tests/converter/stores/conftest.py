@@ -1,4 +1,4 @@
-"""Servers and places that several modules use."""
+"""Servers and folders that several modules use."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""Stores that count their operations and, at a given operation, kill the process, stop, or wait.
+"""Stores that count their operations.
 
-They wrap real stores at the interfaces `Store`, `Upload` and `Input`, so a crash leaves behind the same files as it would in the real
-store. Instead of being killed, a process can also count as dead: then all its later operations on the store are refused, even those in a
-`finally`.
+At a given operation, they kill the process, stop, or wait. They wrap real stores at the interfaces `Store`, `Upload` and `Input`, so a
+crash leaves the same files as in the real store. Instead of being killed, a process can also count as dead. Then all its later operations
+on the store are refused, even in a `finally` block.
 """
 
 import os
@@ -29,7 +29,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Point:
-    """A point in the life of a process: before or after the operation with this number. The first operation has the number 1."""
+    """A point in the run of a process, before or after the operation with this number. The first operation has the number 1."""
 
     number: int
     when: When

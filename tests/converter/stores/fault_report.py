@@ -1,7 +1,7 @@
 """Writes the results of the seeded fault tests to a page. `make faults` passes the page's path in FAULTS_REPORT.
 
-The runs of a store replace only this store's section, so a single store can be tested again. The page is written after every run, so it has
-results even if the tests are stopped early.
+Each store has its own section on the page, so a single store can be tested again. The page is written after every run, so it has results
+even if the tests are stopped early.
 """
 
 import os

@@ -13,7 +13,7 @@ import pytest
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """Yield a folder, and the URI under which an FTP server serves it to a user with a password.
 
-    All other users are anonymous, and see the folder `public` beside this folder.
+    All other users are anonymous, and see only another folder, `public`.
     """
     folder, public = tmp_path / "served", tmp_path / "public"
     folder.mkdir()

@@ -1,7 +1,7 @@
 """A fake of the Hugging Face Hub. It handles the API requests that the library sends to read and write, for a single repository in memory.
 
-The fake is simpler than the Hub: it has one namespace and no Xet storage, doesn't split listings into pages, and only compares the text of
-tokens. Its responses are those that the library's code expects.
+The fake is simpler than the Hub. It has one namespace and no Xet storage, doesn't split listings into pages, and checks tokens only by
+comparing their text. Its responses are those that the library's code expects.
 """
 
 import base64
@@ -74,7 +74,7 @@ class FakeHub:
             return sha
 
     def files(self, revision: str) -> tuple[str, dict[str, bytes]] | None:
-        """The commit and the files of a revision, or None if it doesn't exist."""
+        """The commit and the files of a revision, or None if the revision doesn't exist."""
         sha = self.branches.get(revision, revision)
         return (sha, self.commits[sha]) if sha in self.commits else None
 

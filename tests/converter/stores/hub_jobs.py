@@ -32,7 +32,7 @@ CARD = {"README.md": b"# set", ".gitattributes": b"*.parquet filter=lfs"}
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    # The fake has no Xet storage. The environment variable is for the processes of a pool.
+    # The fake has no Xet storage, so its use is switched off. The processes of a pool need the environment variable.
     monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     with fake_hub() as running:
@@ -96,8 +96,10 @@ def on_disk(folder: Path) -> dict[str, bytes]:
 
 
 def check_same_data(hub: FakeHub, folder: Path, *, but: str = "/reports/") -> None:
-    """Checks that readers see the same files as in a folder. Only the pins in the reports, the lists of file addresses and the file `but`
-    are allowed to differ."""
+    """Checks that readers see the same files as in a folder.
+
+    Only the pins (versions of inputs) in the reports, the lists of file addresses, and the file `but` are allowed to differ.
+    """
     ours, expected = published(hub), on_disk(folder)
     assert ours.keys() == expected.keys()
     placed = ("/reports/", "/paths/", "/input_data_config.json", but)
@@ -106,7 +108,7 @@ def check_same_data(hub: FakeHub, folder: Path, *, but: str = "/reports/") -> No
 
 @dataclass
 class Life:
-    """The requests of a process until its death."""
+    """Counts the requests of a process, and simulates the process's death."""
 
     requests: int = 0
     dead: bool = False
@@ -119,8 +121,10 @@ class Life:
 
 @contextmanager
 def killed_at(number: int, moment: str, *, when: Callable[[httpx2.Request], bool] = lambda _: True) -> Iterator[Life]:
-    """Within the block, this process counts as dead just before or just after its request with this number. All later requests are
-    refused."""
+    """Within the block, this process appears to die just before or just after its request with this number.
+
+    After this moment, all of its requests are refused.
+    """
     life = Life()
 
     def before(request: httpx2.Request) -> None:

@@ -1,4 +1,4 @@
-"""Lanes: folders on stores behind proxies that inject faults. Each store has its own kind of lane."""
+"""Lanes. A lane is a folder on a store behind a proxy that injects faults. Each store has its own kind of lane."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -41,7 +41,10 @@ class Sink:
 
 @dataclass(frozen=True)
 class Lane:
-    """A place behind a proxy, the job to run there (by default `small_jobs.of_parts`), and the table that the job also makes, if any."""
+    """A place behind a proxy, and the job to run there. The default job is `small_jobs.of_parts`.
+
+    If the job also makes a table, `table` is this table.
+    """
 
     name: str
     place: Place
@@ -85,8 +88,7 @@ def hdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @contextmanager
 def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     server: AzureServer = request.getfixturevalue("azure_server")
-    # Flipped bits in requests are left out: if a request's body was changed in transit, Azurite returns an error that the real service uses
-    # for other cases.
+    # Flipped bits in requests are left out: for a changed body, Azurite returns an error that the real service uses for other cases.
     kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
     with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=STALL_SECONDS_OF_PARTS) as proxy:
         yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)

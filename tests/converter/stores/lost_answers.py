@@ -8,7 +8,7 @@ from dataprep_converter.stores.store_requests import Answer, Requests
 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, *, of: Callable[[str, Mapping[str, str]], bool], times: int = 1) -> None:
-    """Lose the responses to the first requests for which `of(method, query)` is true."""
+    """Lose the responses to the first `times` requests for which `of(method, query)` is true."""
     lost: list[int] = []
     real = Requests._send_once
 

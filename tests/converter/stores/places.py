@@ -1,4 +1,4 @@
-"""Places: each test gets a separate folder on every store, and can look at the folder without the store's client."""
+"""Places. A place is a separate folder for a test on a store. The test can look at the folder without the store's client."""
 
 import hashlib
 import uuid
@@ -63,22 +63,22 @@ def some_bytes(size: int, *, seed: int = 0) -> bytes:
 
 
 def hidden_ones(names: Names) -> Leftovers:
-    """Return the counter for stores where an unfinished upload is a file with a hidden name."""
+    """Return a function that counts hidden files, for stores where an unfinished upload is a hidden file."""
     return lambda below="": len(hidden(names(below)))
 
 
 def beginning(folder: str, below: str) -> str:
-    """Return the common prefix of the keys in a folder of a place in a bucket."""
+    """Return the prefix of all keys in `folder`, or in its sub-folder `below`."""
     return f"{folder}/{below}/" if below else f"{folder}/"
 
 
 def keys_in(server: S3Server | FakeOss | AzureServer | FakeGcs, folder: str) -> Names:
-    """Return a lister for the keys of a place in a bucket, relative to the place's folder."""
+    """Return a function that lists the keys in a bucket's folder, relative to this folder."""
     return lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))]
 
 
 def uploads_in(server: S3Server | FakeOss, folder: str) -> Leftovers:
-    """Return a counter for the unfinished multipart uploads of a place in a bucket."""
+    """Return a function that counts the unfinished multipart uploads in a bucket's folder."""
     return lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET))
 
 

@@ -12,7 +12,7 @@ from dataprep_converter.stores.objects.key_stretches import KeyPage
 
 
 class PlayedKeys:
-    """The keys below `in/`."""
+    """The keys of a store, which all begin with `in/`."""
 
     prefix = "in/"
 
@@ -26,12 +26,12 @@ class PlayedKeys:
 
     @property
     def uris(self) -> list[str]:
-        """The URIs of the entries in order. Markers of folders have no entries."""
+        """The URIs of the entries, in order. Folder markers are left out, because they have no entries."""
         return [key for key in self.keys if not key.endswith("/")]
 
     @property
     def fewest_pages(self) -> int:
-        """The number of pages of a listing without guesses."""
+        """The number of pages that a sequential listing requests."""
         return max(1, -(-len(self.keys) // self.of_a_page))
 
     def page(self, after: str, token: str | None) -> KeyPage:
@@ -40,7 +40,7 @@ class PlayedKeys:
         return self.page_from(bisect_right(self.keys, after) if token is None else int(token))
 
     def page_from(self, first: int) -> KeyPage:
-        """Return the page that begins at a place in the order of the keys."""
+        """Return the page that begins with the key at the index `first`."""
         keys = self.keys[first : first + self.of_a_page]
         entries = [None if key.endswith("/") else Entry(key, len(key), f"pin of {key}") for key in keys]
         end = first + len(keys)
@@ -58,7 +58,10 @@ class PlayedKeys:
 
 
 class PlayedThreads:
-    """Replaces the threads of a listing: all requests that are open at the same time are answered at the same time, one round later."""
+    """Replaces the threads of a listing.
+
+    A call of `wait` counts as one round: all requests that are open then get their responses together.
+    """
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -72,7 +75,7 @@ class PlayedThreads:
     def __exit__(self, *error: object) -> None:
         """Do nothing, because there are no threads."""
 
-    def submit(self, call: Callable[..., Any], *arguments: object) -> "PlayedAnswer":  # Any: the results of any call
+    def submit(self, call: Callable[..., Any], *arguments: object) -> "PlayedAnswer":  # Any, because a call can return anything
         return PlayedAnswer(self, self.rounds + 1, call(*arguments))
 
     def wait(self, answers: Collection["PlayedAnswer"], return_when: str) -> None:  # noqa: ARG002 - the arguments of `wait`
@@ -82,11 +85,11 @@ class PlayedThreads:
 
 @dataclass(frozen=True, eq=False)
 class PlayedAnswer:
-    """A future whose result is known after a round."""
+    """A future whose result is known after the given round."""
 
     threads: PlayedThreads
     round: int
-    answer: Any  # the result of any call
+    answer: Any  # Any, because a call can return anything
 
     def done(self) -> bool:
         return self.threads.rounds >= self.round
@@ -94,5 +97,5 @@ class PlayedAnswer:
     def exception(self) -> None:
         """No request fails."""
 
-    def result(self) -> Any:  # see above
+    def result(self) -> Any:  # Any, because a call can return anything
         return self.answer

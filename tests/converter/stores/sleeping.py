@@ -10,7 +10,7 @@ from dataprep_converter.inputs.access import Access
 
 
 class Sleeper:
-    """A simulated process that sleeps at a point and wakes up on command, like a pod on a node that lost its network."""
+    """A simulated process that sleeps before or after an operation and wakes up on command, like a pod on a node that lost its network."""
 
     def __init__(self, place: Place, point: Point | Before, life: Callable[[Access], None]) -> None:
         self.asleep = threading.Event()
@@ -50,7 +50,7 @@ class Sleeper:
     def _sleep(self, operations: Operations) -> None:
         if not self._first.acquire(blocking=False):
             return
-        # Not only this thread sleeps, but all threads of the process.
+        # All threads of the process sleep, including this thread.
         operations.pause()
         self.asleep.set()
         self._wake.wait()

@@ -68,7 +68,7 @@ def of_rows(place: Place) -> SmallJob:
 
 
 def of_many_shards(place: Place) -> SmallJob:
-    """Return a job whose only task has just enough shards for their reports to be stored together in a file."""
+    """Return a job whose only task has just enough shards that their reports are stored together in one file."""
     of = of_rows(place)
     return SmallJob(place, of.source, {"workers": {"parallelism": 1}}, {"shards": {"count": FEWEST_BUNDLED}})
 
@@ -78,16 +78,20 @@ _LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abf
 
 
 def least_parts(monkeypatch: pytest.MonkeyPatch, place: Place | None = None) -> None:
-    """Make uploads use parts of the smallest size that the place's store accepts. Without a place, use the smallest size that all stores
-    with the same upload code accept."""
+    """Make uploads use the smallest parts that the place's store accepts.
+
+    Without a place, the size is the smallest that S3, Cloud Storage and Azure all accept. OSS has its own smallest size.
+    """
     of_objects = _LEAST_PART_BYTES.get(_scheme(place) if place is not None else "s3", _LEAST_PART_BYTES["s3"])
     monkeypatch.setattr(oss, "part_bytes_for", lambda _: _LEAST_PART_BYTES["oss"])
     monkeypatch.setattr(objects, "part_bytes_for", lambda _: of_objects)
 
 
 def of_parts(place: Place) -> SmallJob:
-    """Return a job whose rows contain so much text that each shard needs two of the `least_parts`. For stores without parts, return
-    `of_rows`."""
+    """Return a job with so much text that each shard is uploaded in two parts of the size that `least_parts` sets.
+
+    For stores without multipart uploads, return `of_rows`.
+    """
     if _scheme(place) not in _LEAST_PART_BYTES:
         return of_rows(place)
     part_bytes: int = vars(oss if _scheme(place) == "oss" else objects)["part_bytes_for"](None)
@@ -118,7 +122,7 @@ def of_csv(place: Place, *uris: str) -> SmallJob:
 
 
 def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan two rounds for small jobs with a shuffle, and as many tasks of the first round as input files."""
+    """Plan two rounds even for small jobs with a shuffle. In the first round, there are as many tasks as input files."""
     monkeypatch.setattr(planner, "KEPT_BYTES", 0)
     monkeypatch.setattr(planner, "RANGE_BYTES", 1)
     monkeypatch.setattr(planner, "TASK_BYTES", len(ROWS))
@@ -130,13 +134,13 @@ def of_a_shuffle(place: Place) -> SmallJob:
 
 
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a scan have a part for each file or cell."""
+    """Make scans so fine that each file or cell is a separate part."""
     monkeypatch.setattr(scans, "PART_BYTES", 1)
     monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
 
 
 def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide even the files of `of_rows` into cells."""
+    """Divide even the small files of `of_rows` into cells, the parts into which a scan divides large text files."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 32)
     monkeypatch.setattr(files, "CELL_BYTES", 64)
 
@@ -204,7 +208,7 @@ def live(job: DataPrepJob, access: Access) -> CommitResult:
 
 
 def scan(job: DataPrepJob, access: Access) -> int:
-    """Do the work of the plan step's first pod and of the pods of a scan. Return the number of the scan's parts, which may be 0."""
+    """Do the work of the plan step's first pod, and of the scan's pods. Return the number of parts, or 0 if there is no scan."""
     request = scan_step.scan_request(job, access)
     if request is None:
         return 0
@@ -269,8 +273,7 @@ def visible(place: Place, output: str) -> dict[str, bytes]:
 
 
 def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
-    """Check the invariant that holds at any moment of any attempt: visible files are complete, and `_SUCCESS` exists only if all files
-    exist."""
+    """Check the invariant that holds at every moment: visible files are complete, and `_SUCCESS` exists only if all files exist."""
     seen = visible(place, output)
     assert seen.items() <= expected.visible.items()
     if "_SUCCESS" in listed(place, output):
@@ -279,7 +282,7 @@ def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
 
 
 def assert_whole(place: Place, output: str, expected: Whole) -> None:
-    """Check the output after the last attempt: same bytes, same manifest, no duplicate files, no leftovers."""
+    """Check the output after the last attempt: it has the same bytes and the same manifest, no duplicate files, and no leftovers."""
     found = whole(place, output)
     assert sorted(found.names) == sorted(expected.names)
     assert found == expected

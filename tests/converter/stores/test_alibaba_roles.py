@@ -1,4 +1,7 @@
-"""Alibaba Cloud roles: the roles of service accounts (RRSA) and of nodes. STS, the metadata service, OSS and MaxCompute are local fakes."""
+"""Tests of Alibaba Cloud's roles for service accounts (RRSA) and for nodes.
+
+STS, the metadata service, OSS and MaxCompute are local fakes.
+"""
 
 import json
 import time
@@ -112,7 +115,7 @@ class _ToLoopback(requests.adapters.HTTPAdapter):
         super().__init__()
         self._roles = roles
 
-    def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:  # Any: as in the base class
+    def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:  # Any, as in the base class
         meant = urlsplit(str(request.url))
         if meant.hostname == METADATA and not self._roles.is_node:
             raise requests.ConnectionError("timed out")
@@ -137,7 +140,7 @@ def roles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRoles
 
 @pytest.fixture
 def service_account(roles: FakeRoles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRoles:
-    """Set what ACK's webhook puts into a pod whose service account has a role."""
+    """Set the variables and files that ACK's webhook puts into a pod whose service account has a role."""
     (tmp_path / "oidc-token").write_text("projected-token")
     monkeypatch.setenv("ALIBABA_CLOUD_ROLE_ARN", ROLE)
     monkeypatch.setenv("ALIBABA_CLOUD_OIDC_PROVIDER_ARN", PROVIDER)

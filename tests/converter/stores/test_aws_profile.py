@@ -86,7 +86,7 @@ def test_a_profile_that_needs_botocore_names_it(files: Path, setting: str, monke
     ("content", "reason"),
     [
         (b"aws_secret_access_key = marked\n", "line 1 comes before the first [section]."),
-        (b"[default]\naws_access_key_id = a\naws_secret_access_key marked\n", "no [section] and no name = value in line 3."),
+        (b"[default]\naws_access_key_id = a\naws_secret_access_key marked\n", "expected [section] or name = value in line 3."),
         (b"[default]\nname = \xff\n", "it is not UTF-8."),
     ],
 )

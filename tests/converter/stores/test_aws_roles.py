@@ -98,7 +98,10 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeAws]:
 
 @pytest.fixture(params=["service account", "pod identity", "instance"])
 def role(request: pytest.FixtureRequest, aws: FakeAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Set what the EKS webhooks put into a pod (nothing for the instance's role). Return the role's name as it appears in messages."""
+    """Set the variables and files that the EKS webhooks put into a pod (none for the instance's role).
+
+    Return the role's name as it appears in messages.
+    """
     (tmp_path / "token").write_text("projected-token")
     if request.param == "service account":
         monkeypatch.setenv("AWS_ROLE_ARN", ROLE)

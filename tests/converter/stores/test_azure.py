@@ -1,4 +1,4 @@
-"""Behavior specific to Azure: signatures and tokens, rights, data lakes, lost responses to the completion of an upload."""
+"""Behavior specific to Azure: signatures, tokens, rights, data lakes, and the completion of an upload whose response is lost."""
 
 import base64
 import json
@@ -171,7 +171,7 @@ def test_a_writer_whose_blocks_another_commit_dropped_is_worth_another_attempt(s
     upload = store.create(f"{container}/file")
     upload.write(bytes(20 * MIB))
     for block in upload._parts._pending:
-        block.result()  # the other commit drops only blocks that arrived before it
+        block.result()  # wait until the blocks have arrived, because the other commit can drop only these
     another = store.create(f"{container}/file")
     another.write(bytes(9 * MIB))
     another.commit(replace=False)
@@ -245,7 +245,10 @@ def test_a_refusal_that_is_over_when_it_is_asked_why(monkeypatch: pytest.MonkeyP
 
 
 class _Azure(Quiet):
-    """The parts of Entra ID and of the node's identity service that these tests need, and a blob that requires one of their tokens."""
+    """The parts of Entra ID and of the node's identity service that these tests need.
+
+    Also serves a blob that requires a token from one of these services.
+    """
 
     def do_POST(self) -> None:  # noqa: N802 - the base class's name
         form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
@@ -286,7 +289,7 @@ def azure() -> Iterator[str]:
 
 @pytest.fixture
 def workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, azure: str) -> str:
-    """Set what Azure's webhook puts into the pods of a service account."""
+    """Set the variables and files that Azure's webhook puts into the pods of a service account."""
     (tmp_path / "token").write_text("projected\n")
     monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"{azure}/")
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")

@@ -53,7 +53,7 @@ Life = Callable[[DataPrepJob, Access], object]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remake a shard without a pause if its temporary file was swept. Upload even small files in parts."""
+    """Make a shard again immediately if its temporary file was swept (deleted as a leftover). Upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
     monkeypatch.setattr(shuffle, "_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
@@ -80,7 +80,7 @@ def finished(job: SmallJob, *, life: Life = small_jobs.live) -> Whole:
 
 
 def finished_and_counted(job: SmallJob, *, life: Life = small_jobs.live) -> tuple[Whole, list[str]]:
-    """Return the output of a job's complete life, and its operations on the store, in order."""
+    """Run all steps of a job. Return its output, and its operations on the store, in order."""
     counted = Operations()
     life(job.to("whole"), CrashingAccess((job.place.settings,), counted))
     return small_jobs.whole(job.place, "whole"), counted.names
@@ -203,8 +203,8 @@ MANY_SHARDS: Final = (
     Before("commit", "/manifest-files.parquet"),
     Before("put", "/manifest.json"),
 )
-"""The points before the reports are stored together, before and while the manifest's table is written, and after that, before the manifest
-is written."""
+"""The points before the reports are stored together, before and while the manifest's table is written, and between the table and the
+manifest."""
 
 
 def test_a_kill_while_the_files_of_many_shards_are_written_costs_nothing(local: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +233,8 @@ def test_a_kill_at_any_operation_of_a_small_job_in_one_pod_costs_nothing(local: 
     points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
 
     killed = 0
-    # If a pod is killed after it has written `_SUCCESS`, its result is lost. `last` is the number of points at which this happens. These
-    # points must be among the last ten, because every other one of the last ten points is tested.
+    # If a pod is killed after it has written `_SUCCESS`, its result is lost. `last` is the number of points after `_SUCCESS`. It is less
+    # than ten, so every second one of these points is tested.
     last = len(counted.names) - max(index for index, name in enumerate(counted.names) if "_SUCCESS" in name)
     assert last < 10
     chosen = points if ALL else [*random.Random(9).sample(points[:-10], 5), *points[-10::2]]  # noqa: S311 - the same points each time
@@ -375,7 +375,7 @@ def test_a_death_at_any_operation_costs_nothing_on_other_stores(
         assert_whole(remote, output, expected)
         return died
 
-    # The lives are independent and mostly wait for the store.
+    # The runs are independent, and mostly wait for the store.
     with ThreadPoolExecutor(AT_ONCE) as threads:
         assert sum(threads.map(dies_and_lives, range(len(points)))) >= max(1, len(points) - 2)
 
@@ -406,7 +406,7 @@ def committing(job: DataPrepJob, access: Access) -> None:
 EVERY: Final = pytest.mark.parametrize(
     "every", [8, pytest.param(4, marks=[pytest.mark.nightly, pytest.mark.skipif(ALL, reason="all points are tested with `8`")])]
 )
-"""A process sleeps before every eighth operation, or at night before every fourth operation."""
+"""By default, a process sleeps before every eighth operation. At night, it sleeps before every fourth operation."""
 
 
 @EVERY
@@ -429,7 +429,7 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: S
         zombie = Sleeper(local, point, lambda access, output=output: life(job.to(output), access))  # type: ignore[misc] # mypy can't infer a lambda with a default
         small_jobs.live(job.to(output), accessed(local))
         assert_nothing_broken(local, output, expected)
-        # The zombie is allowed to fail, but only with one of our errors.
+        # The process that wakes up is allowed to fail, but only with one of our own errors.
         assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
         assert_whole(local, output, expected)
         slept += zombie.came_there
@@ -442,7 +442,7 @@ def scanning(job: DataPrepJob, access: Access) -> None:
 
 @pytest.mark.usefixtures("small_parts")
 def test_a_pod_of_a_scan_that_wakes_up_after_the_end_leaves_at_most_its_result(local: Place) -> None:
-    """The next plan step removes the result."""
+    """If such a pod leaves its result, the next plan step removes it."""
     job = small_jobs.of_rows(local)
     expected = finished(job)
     left = 0

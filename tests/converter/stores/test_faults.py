@@ -1,4 +1,4 @@
-"""Seeded faults between the converter and real servers.
+"""Injects faults between the converter and real servers, chosen at random with a seed.
 
 Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI tests one seed for each
 store, and the nightly run tests 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
@@ -45,12 +45,11 @@ pytestmark = pytest.mark.store
 
 _SEEDS_IN_CI, _SEEDS_AT_NIGHT = 1, 20
 _FIRST_WITH_SCAN = 1139
-"""By day, only this seed runs with a scan and a shuffle.
-
-This seed disturbs the scan and the first round of the shuffle, on each of the two stores.
+"""By day, only this seed runs with a scan and a shuffle. On each of the two stores, its faults hit the scan and the first round of the
+shuffle.
 """
 _LANES, _LANES_OF = 4, {"maxcompute": 1}
-"""The number of seeds that run concurrently. Concurrency saves time, because a life with faults mostly waits.
+"""The number of seeds that run concurrently. Concurrency saves time, because a run with faults mostly waits.
 
 Each lane has its own place and its own proxy. MaxCompute has only one lane, because its client takes the proxy from the environment.
 """
@@ -67,10 +66,10 @@ class Stretch:
     expected: Whole
     life: Life
     requests: int
-    """The number of requests in a complete life."""
+    """The number of requests in a complete run."""
 
     def faults(self, seed: int) -> list[Fault]:
-        """Return one to six faults at random requests of the life."""
+        """Return one to six faults at random requests of a run of the job."""
         chosen = random.Random(f"{self.lane.name}-{seed}")  # noqa: S311 - the same faults each time
         numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, min(_MOST_FAULTS, self.requests)))
         return [Fault(number, chosen.choice(self.lane.kinds)) for number in sorted(numbers)]
@@ -158,8 +157,10 @@ def test_faults_of_a_scan_and_of_a_shuffle_change_no_byte_or_are_named(
 def lives_with_faults(
     lanes: Sequence[Lane], jobs: Sequence[SmallJob], seeds: int, life: Life, *, first: int = 0, report: bool = False
 ) -> list[fault_report.Outcome]:
-    """Runs the jobs in the lanes with the faults of each seed, beginning with the seed `first`. Returns the outcomes, and adds them to the
-    report if asked to."""
+    """Runs the jobs in the lanes with the faults of each seed, beginning with the seed `first`. Returns the outcomes.
+
+    If `report` is set, also adds the outcomes to the report.
+    """
     name, lanes = lanes[0].name, lanes[:seeds]
     outcomes: list[fault_report.Outcome] = []
     noting = threading.Lock()

@@ -1,8 +1,8 @@
 """Fencing: a process that commits a run sleeps while another run takes over the output folder, and then continues.
 
-Wherever the process has slept, it must neither finish its own data set nor damage the other run's. By default, the process sleeps at every
-third operation of a commit on local files, in one of the `SITUATIONS`. On each other store, it sleeps at a seeded sample of operations.
-`make nightly` tests each operation on files, and `make crashes` tests all operations in all situations.
+Wherever the process has slept, it must not finish its own data set, and must not damage the other run's data set. By default, the process
+sleeps at every third operation of a commit on local files, in one of the `SITUATIONS`. On each other store, it sleeps at a seeded sample
+of operations. `make nightly` tests each operation on files, and `make crashes` tests all operations in all situations.
 """
 
 import os
@@ -43,7 +43,7 @@ AT_ONCE: Final = 4
 
 @dataclass(frozen=True)
 class Run:
-    """A run, described by the parts of its spec in which the runs differ."""
+    """A run. The fields contain only what differs between the runs' specs."""
 
     shards: int
     spec: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ EARLIER: Final = Run(3)
 """The run that finished first. Its files are left over when the next run commits."""
 PAUSED: Final = Run(2)
 NEWER: Final = Run(2, {"shuffle": {"seed": 3}})
-"""A run that writes the same names as the paused run, with other bytes."""
+"""A run that writes files with the same names as the paused run's files, but with other bytes."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Situation:
     newer: Run
     """The run that takes over the folder."""
     is_finished: bool
-    """Whether the newer run is finished before the process wakes up. If not, it is half done."""
+    """Whether the newer run is finished before the process wakes up. Otherwise, the newer run is half done at that time."""
 
 
 SITUATIONS: Final = [Situation(newer, is_finished) for newer in (NEWER, EARLIER) for is_finished in (True, False)]
-"""In the situations with EARLIER, the first run comes back and writes the files that the paused run is removing. On object stores, such a
-removal can't be prevented."""
+"""In the situations with EARLIER, the first run is started again, and writes the files that the paused run is removing. On object
+stores, such a removal can't be prevented."""
 
 
 @pytest.fixture(autouse=True)
@@ -98,15 +98,15 @@ class Runs:
         if replaces:
             small_jobs.live(EARLIER.job(self.of, output), self.access)
         paused = PAUSED.job(self.of, output)
-        # With a maker, the commit's last operation writes OWNER. The tests check that it doesn't replace the other run's OWNER.
+        # If the run has a maker, the commit's last operation writes OWNER. The tests check that this doesn't replace the other run's OWNER.
         planned = small_jobs.plan(paused, self.access, maker=makers.this_process("small"))
         small_jobs.work(paused, self.access, planned)
         return planned
 
     def operations(self, output: str, planned: PlannedRun) -> list[str]:
-        """Return the operations of a complete commit of the run that will be paused, up to the last look at OWNER.
+        """Return the operations of an undisturbed commit of the run that will be paused, until it reads OWNER for the last time.
 
-        After the last look at OWNER, the commit has finished its data set.
+        After this, the commit has finished its data set.
         """
         counted = Operations()
         small_jobs.commit(PAUSED.job(self.of, output), CrashingAccess((self.place.settings,), counted), planned)
@@ -114,7 +114,7 @@ class Runs:
         return counted.names[: looks[-1]]
 
     def fence(self, output: str, planned: PlannedRun, point: Point | Before, situation: Situation) -> None:
-        """Let the commit sleep at a point while the other run takes over, and check that the commit then changes nothing."""
+        """Let the commit sleep at a point while the other run takes over. Check that the commit changes nothing after it has woken up."""
         paused, newer = PAUSED.job(self.of, output), situation.newer.job(self.of, output)
 
         def life(access: Access) -> None:
@@ -188,7 +188,7 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_files
     points = [Point(number, "before") for number in range(1, len(operations) + 1)]
     pairs = [(point, situation) for point in points for situation in SITUATIONS]
     if not ALL:
-        # Most files around the data and most reports are left out: they are all written or moved in the same way, so a few of them are
+        # Most metadata files and most reports are left out. They are all written or moved in the same way, so testing a few of them is
         # enough.
         few = [
             point
@@ -291,7 +291,8 @@ def test_a_plan_step_that_sleeps_while_another_run_takes_over_changes_nothing_or
             assert (found.visible, found.manifest, found.success) == (whole.visible, whole.manifest, whole.success)
             assert verify(local.at(output), runs.access).run_id == run
         else:
-            # The process that woke up has, in turn, taken over the folder, so there is no finished data set until its run has ended.
+            # The process that woke up has taken the folder back from the newer run. So there is no finished data set until the paused run
+            # has ended.
             assert raised == []
             assert "_SUCCESS" not in small_jobs.listed(local, output)
             small_jobs.live(paused, runs.access)

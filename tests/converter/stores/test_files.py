@@ -176,7 +176,7 @@ def test_another_users_folder_is_refused_for_real(tmp_path: Path) -> None:
 def test_a_file_where_a_folder_should_be_is_named(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(NotPermitted, match=r"file.* is in the way"):
+    with pytest.raises(NotPermitted, match=r"A part of the path .*file.* is a file, but must be a folder"):
         store.put(f"{tmp_path}/file/below", b"x")
 
 

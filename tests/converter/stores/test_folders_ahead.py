@@ -1,4 +1,4 @@
-"""Folders that are listed at the same time have the result of folders that are listed one after another."""
+"""Listing several folders at the same time has the same result as listing them one after another."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ FOLDERS: Final = {f"{folder:03d}": {f"{name}.jpg": None for name in range(5)} fo
 
 
 class PlayedTree:
-    """Folders in memory. The listing of each folder is counted."""
+    """Folders in memory, which count how often each folder is listed."""
 
     def __init__(self, tree: Tree, *, comes_in_parts: bool = False) -> None:
         self.tree = tree
@@ -76,7 +76,7 @@ def test_any_tree_is_listed_in_order_and_each_folder_once(tree: Tree, comes_in_p
 
 
 def test_subfolders_are_listed_at_the_same_time() -> None:
-    # The folders from the tenth on wait for each other until eight of them are being listed.
+    # From the tenth folder on, each listing waits until eight folders are being listed at the same time.
     meeting = threading.Barrier(AT_ONCE)
 
     class Meeting(PlayedTree):

@@ -1,6 +1,6 @@
 """Tests the schemes that are read through fsspec, with a real FTP server.
 
-Such stores are read-only, list files in our order, and use the server's metadata as pins.
+Such stores are read-only, list files in our order, and use the server's metadata as pins (versions of files).
 """
 
 import os

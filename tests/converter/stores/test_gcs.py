@@ -1,4 +1,4 @@
-"""Behavior specific to Cloud Storage: tokens, rights, and uploads that end with a conditional copy."""
+"""Behavior specific to Cloud Storage: tokens, rights, and uploads, which end with a conditional copy."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
 """The NameNode and DataNodes die at seeded points in a job, and are restarted immediately or after the job.
 
-Either the data set is the same, or the job reports the reason and no incomplete file is visible. CI runs one life. `make faults SEEDS=300`
-runs thirty and writes the results to docs/faults.md.
+Either the data set is the same, or the job reports the reason and no incomplete file is visible. CI runs the job once. `make faults
+SEEDS=300` runs it thirty times and writes the results to docs/faults.md.
 """
 
 import os
@@ -28,7 +28,7 @@ SEEDS = int(os.environ.get("SEEDS", "0")) // 10
 
 
 class Death(StrEnum):
-    """The server that dies, and whether it is restarted while the job runs."""
+    """A kind of death: the server that dies, and whether it is restarted while the job runs."""
 
     DATA_NODE = "DataNode killed"
     NAME_NODE_RESTARTED = "NameNode killed and started again"
@@ -36,7 +36,7 @@ class Death(StrEnum):
     NAME_NODE = "NameNode killed"
 
     def strike(self, cluster: HdfsCluster) -> None:
-        """Kill the server, and restart it if this kind of death includes a restart."""
+        """Kill the server. If this kind of death includes a restart, restart the server."""
         if self in (Death.NAME_NODE, Death.NAME_NODE_RESTARTED):
             cluster.kill_namenode()
         else:
@@ -74,7 +74,7 @@ def test_servers_that_die_change_no_byte_or_are_named(cluster: HdfsCluster, requ
     deaths = max(deaths, SEEDS)
     for seed, death in zip(range(deaths), [*Death] * deaths, strict=False):
         output = f"seed-{seed}"
-        # The preflight has a time limit, which a restart can exceed. So faults with a restart come after the preflight.
+        # The preflight has a time limit, which a restart can exceed. So a server that is restarted dies after the preflight.
         first = preflighted + 1 if death.restarts else 1
         number = random.Random(f"hdfs-{seed}").randint(first, len(counted.names))  # noqa: S311 - the same moments each time
         operations = Operations(Point(number, "before"), lambda _, death=death: death.strike(cluster))  # type: ignore[misc] # mypy can't infer a lambda with a default

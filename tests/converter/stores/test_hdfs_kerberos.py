@@ -118,7 +118,7 @@ def test_a_job_with_the_keytab_of_a_secret_makes_the_same_bytes(secured: Secured
 
 
 def test_a_keytab_makes_the_client_log_in_without_any_configuration(secured: Secured, settings: StoreSettings) -> None:
-    HdfsStore(settings)  # sets the krb5.conf for this process
+    HdfsStore(settings)  # also sets the krb5.conf of this process
     alone = HdfsStore(replace(settings, hadoop_conf=None))
 
     assert alone.stat(f"{secured.hdfs.uri}/nothing") is None

@@ -1,4 +1,7 @@
-"""Two NameNodes behind one name: jobs continue if the active NameNode dies or becomes standby, and a dead NameNode costs only seconds."""
+"""Two NameNodes with one name.
+
+Jobs continue if the active NameNode dies or becomes the standby, and a dead NameNode delays them only by seconds.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -88,7 +91,7 @@ def test_a_dead_name_node_costs_no_minutes(pair: HdfsPair, place: Place, tmp_pat
     told: list[dict[str, str]] = []
     real = hdfs_native.Client
 
-    def client(url: str, configuration: dict[str, str], *more: Any, **named: Any) -> hdfs_native.Client:  # Any: passed through
+    def client(url: str, configuration: dict[str, str], *more: Any, **named: Any) -> hdfs_native.Client:  # Any: passed on unchanged
         told.append(configuration)
         return real(url, configuration, *more, **named)
 

@@ -1,4 +1,4 @@
-"""Web servers as sources: ranges, pins, and streams that resume where they broke off. Writing is refused."""
+"""Web servers as sources: ranges, pins, and streams that continue where they were cut off. Writing is refused."""
 
 from pathlib import Path
 

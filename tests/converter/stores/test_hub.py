@@ -1,5 +1,4 @@
-"""`hf://` against a fake of the Hub's API, through the library's own file system: commits, pins, tokens, and the errors if they are
-missing."""
+"""`hf://` with a fake of the Hub's API, through the library's own file system: commits, pins, tokens, and the errors if any is missing."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A job with `hf://` as the output, whose process dies at any of its requests."""
+"""The process of a job whose output is `hf://` dies at any of its requests."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_a_death_between_the_two_steps_of_taking_over_leaves_the_published_data_
     def has_claimed(request: httpx2.Request) -> bool:
         return "/commit/" in request.url.path and len(hub.log) == commits + 2
 
-    # The process dies after it has committed the base and OWNER, and before it removes the earlier run's `_SUCCESS`.
+    # The process dies between two steps: it has committed the base and OWNER, but hasn't removed the earlier run's `_SUCCESS`.
     with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
         make(changed)
     with killed_at(1, "before", when=has_claimed), pytest.raises(Killed):
@@ -45,7 +45,8 @@ FEW = 60
 """A test whose number exceeds the number of requests that the job sends is skipped. If the difference is more than this, the test fails
 instead. The job sends 285 to 320 requests. The number varies because threads share commits."""
 POINTS = [1, 33, 86, 150, 220, 262, 276, 281]
-"""The requests at which `make test` ends a process. The moments alternate: before one request, after the next one, and so on."""
+"""The requests at which `make test` ends a process. Processes are ended before the first of these requests, after the second one, and so
+on in turn."""
 
 
 MOMENTS = ("before", "after")

@@ -1,5 +1,7 @@
-"""`hf://` as the output of jobs. The library itself sends requests to a fake of the Hub: for the working branch, and for the commit that
-publishes it."""
+"""`hf://` as the output of jobs.
+
+The library itself sends the requests for the working branch, and for the commit that publishes it, to a fake of the Hub.
+"""
 
 from contextlib import suppress
 from io import StringIO
@@ -334,7 +336,7 @@ def test_another_branch_and_the_complete_repository_are_outputs(hub: FakeHub, tm
 
 
 def test_the_input_of_an_output_on_the_hub_is_not_scanned(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scan would need a commit for each result, and the Hub would keep these files even after they are removed."""
+    """A scan would need a commit for each result. The Hub would keep these files in its history even after they are removed."""
     monkeypatch.setattr(scans, "PART_BYTES", 1)
     monkeypatch.setattr(scans, "LEAST_PART_BYTES", 1)
     on_disk = a_job(hub, tmp_path, days=3, uri=str(tmp_path / "out"))

@@ -1,4 +1,4 @@
-"""Jobs and removals that take over the same folder on the Hub while others are at work."""
+"""Jobs and removals that take over a folder on the Hub while other jobs or removals are working in it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The listing of keys with several requests at the same time has the result of a listing page by page."""
+"""A listing of keys with several requests at the same time has the same result as a listing page by page."""
 
 import hashlib
 import threading
@@ -48,7 +48,7 @@ def _uris(entries: Iterator[Entry]) -> list[str]:
 
 
 def _receive(entries: Iterator[Entry], received: list[str]) -> None:
-    """Add the URIs to a list, one by one, so that the list has those before an error."""
+    """Add the URIs to a list one by one, so that the list contains all URIs before an error."""
     for entry in entries:
         received.append(entry.uri)  # noqa: PERF401 - see above
 
@@ -97,7 +97,7 @@ def test_each_folder_costs_at_most_one_more_request(layout: str, threads: Played
     keys = PlayedKeys(LAYOUTS[layout], of_a_page=_PAGE)
     assert _uris(entries_ahead(keys)) == keys.uris
     folders = {key[: place + 1] for key in keys.keys for place, letter in enumerate(key) if letter == "/"}
-    # Guesses are a little nearer to each other than pages, and some guesses are wrong.
+    # More requests than pages are needed, because guesses are a little closer together than pages, and some guesses are wrong.
     assert len(keys.pages) + keys.folder_requests <= 1.6 * keys.fewest_pages + len(folders)
     assert threads.rounds > 0
 
@@ -124,7 +124,10 @@ def test_only_a_limited_number_of_pages_is_requested_before_it_is_needed() -> No
 
 
 class _Failing(PlayedKeys):
-    """Keys of which some requests fail, depending on the page and on the key after which it begins."""
+    """Keys of a store where some requests fail.
+
+    `fails` gets a page and the key after which it begins. It returns whether the request for this page fails.
+    """
 
     def __init__(self, names: list[str], *, fails: Callable[[KeyPage, str], bool]) -> None:
         super().__init__(names, of_a_page=_PAGE)
@@ -153,7 +156,7 @@ def test_requests_ahead_that_fail_are_sent_again() -> None:
     failed: list[str] = []
 
     def fails(_: KeyPage, after: str) -> bool:
-        """Whether this is the first request that begins at a folder which isn't needed yet."""
+        """Whether this is the first request that lists a folder ahead of time."""
         is_ahead = after.endswith("/") and after not in failed
         failed.extend([after] * is_ahead)
         return is_ahead

@@ -77,7 +77,7 @@ def test_the_objects_of_a_long_folder_come_page_by_page(bucket: Bucket, scheme: 
     number = -1
     for number, entry in enumerate(store.list(f"{scheme}://bucket/in")):
         page = number // _OF_A_PAGE
-        # The first pages are requested only when they are needed. Later, only the pages of the near future are in memory.
+        # The first pages are requested only when they are needed. From then on, only the pages that will be needed next are in memory.
         if page < ALONE:
             assert bucket.pages == [each * _OF_A_PAGE for each in range(page + 1)]
         else:

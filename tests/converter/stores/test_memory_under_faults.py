@@ -1,7 +1,7 @@
-"""Memory during faults: retried, resumed and restarted requests leave nothing in memory, not even in native clients' buffers.
+"""Memory during faults. Requests that are retried, resumed or restarted leave nothing in memory, including the buffers of native clients.
 
-A separate process writes and reads a file, behind the proxies of test_faults or while HDFS servers die, and reports by how much its
-memory grew. The test for OSS is in test_oss_faults.
+A separate process writes and reads a file, behind the proxies of test_faults or while HDFS servers die, and reports by how much its memory
+grew. The test for OSS is in test_oss_faults.
 """
 
 import re
@@ -49,7 +49,7 @@ _HDFS = HdfsOptions(block_size="1Mi")
 
 @dataclass(frozen=True)
 class Course:
-    """The faults in a lane, and the numbers of the requests that they hit."""
+    """The faults in a lane (see lanes.py), and the numbers of the requests that they hit."""
 
     lane: Stretching
     kinds: Sequence[Kind]
@@ -58,7 +58,7 @@ class Course:
 
 
 def of_requests(lane: Stretching) -> Course:
-    """Return the course for an object store, whose client sends a request for each piece."""
+    """Return the faults for an object store, whose client sends a request for each piece."""
     return Course(lane, _KINDS, writing=range(3, 13, 2), reading=range(2, 7))
 
 
@@ -149,7 +149,7 @@ def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None =
 
 
 def again_and_again(work: Callable[[], None], attempts: int) -> None:
-    """Call `work`. If it fails, call it again from the beginning, like a worker."""
+    """Call `work` until it succeeds, but at most `attempts` times. Each call starts from the beginning, as in a worker."""
     for number in range(attempts):
         time.sleep(_DELAY_SECONDS * number)
         try:
@@ -191,7 +191,7 @@ def rows_read(uri: str, blocks: int) -> int:
 
 
 def wait_for_what_is_done(half_way: Path | None) -> None:
-    """Signal that half of the work is done, and wait until the test has reacted."""
+    """Tell the test that half of the work is done, and wait until the test has reacted."""
     if half_way is not None:
         half_way.touch()
         wait_until(half_way.with_suffix(".done").exists, seconds=60, what="what is done half-way")
@@ -205,8 +205,10 @@ def warm(child: ProcessPoolExecutor, uri: str, settings: StoreSettings) -> None:
 
 
 def is_by_day(name: str, reads: int) -> bool:
-    """Return whether a case is in the quick run. The faults hit consecutive requests, so they all fall into the first two reads, except on
-    HDFS, where they spread over more reads."""
+    """Return whether a case is in the quick run.
+
+    The faults hit consecutive requests, so they all happen in the first two reads. Only on HDFS, they are spread over more reads.
+    """
     return name not in AT_NIGHT and reads == (5 if name == "hdfs" else 2)
 
 
@@ -263,7 +265,7 @@ def test_faults_of_maxcompute_make_nothing_pile_up_in_memory(request: pytest.Fix
     assert by_reading < 32 * MIB
 
 
-# A DataNode's death is just another fault, and the tests above cover faults of HDFS.
+# The death of a DataNode is a fault like any other, and the tests above cover the faults of HDFS.
 @pytest.mark.nightly
 @pytest.mark.parametrize("made", [hdfs, webhdfs])
 def test_datanodes_that_die_make_nothing_pile_up_in_memory(

@@ -1,4 +1,7 @@
-"""Each kind of fault in each kind of request to OSS: safe requests are repeated, and an expired token is reported."""
+"""Tests each kind of fault in each kind of request to OSS.
+
+Requests that can safely be repeated are repeated, and an expired token is reported.
+"""
 
 import gc
 import tracemalloc
@@ -97,7 +100,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, o
     finally:
         tracemalloc.stop()
     assert oss_fake.faults() == []
-    # The object is 64 MiB long. At any time, four parts of 2 MiB are being sent and one is being filled. Of each part that is being sent,
-    # there is a copy for the request and a copy in the fake.
+    # The object is 64 MiB long. At any time, four parts of 2 MiB are being sent and one is being filled. Each part that is being
+    # sent is in memory twice: in the request and in the fake.
     assert written < 32 << 20
     assert read < 24 << 20

@@ -1,4 +1,4 @@
-"""Guesses where the next pages of a listing begin."""
+"""Tests of the guesses at which keys the next pages of a listing begin."""
 
 import hashlib
 from bisect import bisect_right

@@ -1,4 +1,7 @@
-"""Object stores begin a listing after any key, and list the folders behind a key, as the listing ahead needs it (`key_listing`)."""
+"""Object stores can begin a listing after any key, and can list the folders after a key.
+
+The listing with several requests needs both (`key_listing`).
+"""
 
 import pytest
 from tests.converter.stores import places

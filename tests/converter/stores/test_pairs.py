@@ -1,4 +1,4 @@
-"""Every store as source with every store as destination: all pairs produce the same bytes."""
+"""Tests every store as the source with every store as the destination. All pairs produce the same bytes."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -50,15 +50,15 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
 @dataclass(frozen=True)
 class Source:
-    """The location of a job's input."""
+    """A place for a job's input."""
 
     root: str
     settings: StoreSettings
     lists: bool
-    """Whether it can list folders. If not, the job names every file."""
+    """Whether the store can list folders. If not, the job names every file."""
 
 
-def put(request: pytest.FixtureRequest, make: Any, contents: Mapping[str, bytes]) -> Source:  # Any, because it is a function or "http"
+def put(request: pytest.FixtureRequest, make: Any, contents: Mapping[str, bytes]) -> Source:  # Any, because `make` is a function or "http"
     if make == "http":
         web: Web = request.getfixturevalue("web")
         for name, content in contents.items():
@@ -96,7 +96,8 @@ every_destination = pytest.mark.parametrize("to", PLACES)
 def digits_and_photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Return the files of the two inputs.
 
-    The first input has 300 and 60 samples of the synthetic MNIST. The second has twelve photos of three classes, with their list.
+    The first input is synthetic MNIST with 300 training samples and 60 test samples. The second input has twelve photos of three classes,
+    and a file that lists them.
     """
     folder = mnist.write(tmp_path_factory.mktemp("mnist"), train=300, test=60)
     found = {file.name: file.read_bytes() for file in sorted(folder.iterdir())}

@@ -1,4 +1,4 @@
-"""Objects that are read over several connections. The object is a fake: bytes in memory that count the requests for ranges."""
+"""Objects that are read over several connections. The objects are fakes, which are in memory and count the requests for ranges."""
 
 from collections.abc import Iterator
 

@@ -69,7 +69,7 @@ def held_open(folder: Path) -> list[str]:
 
 @pytest.fixture(params=[68, pytest.param(17, marks=pytest.mark.nightly)], ids=lambda every: f"every {every}")
 def every(request: pytest.FixtureRequest) -> int:
-    """The distance between the operations at which a store fails."""
+    """The number of store operations from one failure point to the next."""
     distance: int = request.param
     return distance
 
@@ -79,7 +79,7 @@ def points(count: int, every: int) -> list[Point]:
 
 
 def failing(job: small_jobs.SmallJob, output: str, point: Point, spoil: Callable[[], object]) -> StoreError | None:
-    """Run the job, and call `spoil` at the point. Return the job's error, or None if it succeeded."""
+    """Run the job, and call `spoil` when the job reaches `point`. Return the job's error, or None if it succeeded."""
     try:
         small_jobs.live(job.to(output), CrashingAccess((job.place.settings,), Operations(point, lambda _: spoil())))
     except StoreError as exc:
@@ -250,8 +250,8 @@ def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
 @pytest.mark.store
 @pytest.mark.parametrize(
     ("made", "quota"),
-    # A file being written counts as a full block for each of its two replicas. At first there is room for one file, and after some
-    # kilobytes there is no room for another.
+    # While a file is being written, each of its two replicas counts as a full block. So the quota has room for a first file, but not for
+    # another file once a few kilobytes are used.
     [
         (hdfs, {"names": 5}),
         (hdfs, {"names": 8}),

@@ -1,6 +1,6 @@
-"""Rights and keys in complete jobs: if a required right is missing, the preflight fails and names it.
+"""Rights and keys in complete jobs.
 
-If an optional right is missing, there is only a warning.
+If a required right is missing, the preflight fails and names it. If an optional right is missing, there is only a warning.
 """
 
 import json
@@ -190,7 +190,7 @@ def test_four_rights_are_enough_for_a_job_that_replaces_another(
 
 
 def unseen(below: str = "") -> list[str]:
-    """Return no names, for a place whose files aren't checked."""
+    """Stands in for `Place.names` in tests that don't check files. Returns no names."""
     del below
     return []
 

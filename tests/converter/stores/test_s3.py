@@ -175,7 +175,7 @@ def test_a_part_that_cannot_be_sent_fails_the_upload(
 
 
 class _EarlyRefusal(Quiet):
-    """Refuses a request before reading any of its body, and closes the connection."""
+    """Refuses a request without reading its body, and closes the connection."""
 
     def do_PUT(self) -> None:  # noqa: N802 - the base class's name
         self.close_connection = True
@@ -295,7 +295,7 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 
 
 class _Roles(Quiet):
-    """Those parts of STS, the container's agent and the instance's metadata service that these tests need."""
+    """Fakes the parts of STS, of the container's agent and of the instance's metadata service that these tests need."""
 
     def do_POST(self) -> None:  # noqa: N802 - the base class's name
         asked = self.rfile.read(int(self.headers["content-length"])).decode()

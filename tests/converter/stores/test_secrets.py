@@ -50,7 +50,8 @@ for line in sys.stdin:
         commands.main(order["arguments"])
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""A program that runs commands one after the other, each in a fork. So Python is started, and the clients are imported, only once."""
+"""A program that runs commands one after the other, each in a fork. So Python is started only once, and the clients are imported only
+once."""
 SIGNATURE = "sv=2026-01-01&sig=Sas%2FSignature%2BOf%3DThe+Web"
 TABLE = {"id": "bigint", "x": "double"}
 
@@ -124,7 +125,7 @@ def process() -> Iterator["subprocess.Popen[str]"]:
 def bench(
     request: pytest.FixtureRequest, tmp_path: Path, process: "subprocess.Popen[str]", oss_fake: FakeOss, s3_server: S3Server
 ) -> Iterator[tuple[Bench, FakeMaxCompute]]:
-    """Make keys for OSS (from STS), S3 and MaxCompute. Their characters are such that every encoding changes the keys."""
+    """Make keys for OSS (from STS), S3 and MaxCompute. Every encoding changes some of a key's characters."""
     made, unique = Bench(tmp_path, process), uuid.uuid4().hex[:12]
     oss_key = {"accessKeyId": f"STS.{unique}", "accessKeySecret": f"oss/key+{unique}=%41", "securityToken": f"oss//token++{unique}=="}
     oss_fake.add_key(AccessKey(oss_key["accessKeyId"], oss_key["accessKeySecret"], oss_key["securityToken"]))

@@ -11,7 +11,7 @@ from tests.converter.stores.places import PLACES, Place, some_bytes
 
 from dataprep_converter.core.errors import InputChanged, NotFound, Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.stores import CopiesObjects, Entry, Store
+from dataprep_converter.stores import CopiesObjects, Entry, Store, publish
 from dataprep_converter.stores.objects import parts
 from dataprep_converter.stores.objects.objects import ObjectStore
 from dataprep_converter.stores.objects.oss import OssStore
@@ -31,7 +31,7 @@ on_copying_stores = on_only("s3", "oss")
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes copies of more than 8 MiB have several parts."""
+    """Splits copies of more than 8 MiB into several parts."""
     monkeypatch.setattr(parts, "COPIED_BYTES", parts.PART_BYTES)
 
 
@@ -113,7 +113,7 @@ def test_an_empty_object_is_not_copied(remote: Place) -> None:
 @on_only("s3")
 @pytest.mark.parametrize("answer", [Answer(501, {}, b"<Error><Code>NotImplemented</Code></Error>"), Answer(200, {"etag": '"d41d8"'}, b"")])
 def test_a_server_without_such_copies_gets_the_bytes_again(remote: Place, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
-    """Some servers refuse the request, and others take it for the upload of an empty part."""
+    """Some servers refuse the copy request. Others treat it as the upload of an empty part."""
     source = put_in_parts(remote.store(), remote.at("source"), some_bytes(17 * MIB))
     replace_answers(monkeypatch, answer, of=lambda headers: "x-amz-copy-source" in headers)
 
@@ -126,7 +126,14 @@ def test_a_server_without_such_copies_gets_the_bytes_again(remote: Place, monkey
 def test_a_small_object_is_copied_without_a_range(remote: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """S3 refuses ranges of objects of up to 5 MB."""
     asked: list[Mapping[str, str]] = []
-    replace_answers(monkeypatch, Answer(501, {}, b""), of=lambda headers: "x-amz-copy-source" in headers and not asked.append(headers))
+
+    def is_copy(headers: Mapping[str, str]) -> bool:
+        if "x-amz-copy-source" in headers:
+            asked.append(headers)
+            return True
+        return False
+
+    replace_answers(monkeypatch, Answer(501, {}, b""), of=is_copy)
     source = Entry(remote.at("größe 1"), 5, "abc")
 
     assert copying_store(remote).stage_copy(source, remote.at("copy")) is None
@@ -153,11 +160,11 @@ def test_a_completion_whose_answer_is_lost_is_ours(remote: Place, monkeypatch: p
 @on_copying_stores
 @pytest.mark.parametrize("format_", ["tfrecord", "mapFile"])
 def test_files_of_a_data_frame_do_not_pass_through_the_driver(remote: Place, monkeypatch: pytest.MonkeyPatch, format_: str) -> None:
-    """Only companions, such as the index of a map file, are read, because their tasks don't report their pins."""
+    """Only companion files, such as the index of a map file, are read, because tasks report no pins for them."""
     sent: list[str] = []
 
     def stage_copy(
-        source: Store, source_uri: str, *rest: object, original: Callable[..., object] = moving.stage_copy, **options: object
+        source: Store, source_uri: str, *rest: object, original: Callable[..., object] = publish.stage_copy, **options: object
     ) -> object:
         sent.append(source_uri.rpartition("/")[2])
         return original(source, source_uri, *rest, **options)
@@ -174,7 +181,7 @@ def test_files_of_a_data_frame_do_not_pass_through_the_driver(remote: Place, mon
 
 
 def replace_answers(monkeypatch: pytest.MonkeyPatch, answer: Answer, *, of: Callable[[Mapping[str, str]], bool]) -> None:
-    """Make the server give this answer to the requests for whose headers `of` is true."""
+    """Replace the server's answer to each request whose headers satisfy `of`."""
     real = Requests._send_once
 
     def send_once(

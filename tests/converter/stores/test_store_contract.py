@@ -472,7 +472,7 @@ def test_a_staged_upload_that_was_swept_is_never_completed(place: Place, store: 
     if not place.sweeps:
         store.put(place.at("file"), b"before")
 
-    # If the object exists, the tests' S3 server responds as if an aborted upload had been completed, but changes nothing.
+    # If the object exists, the S3 server of these tests reports success for completing an aborted upload, but changes nothing.
     answers_anyway = is_there and place.root.startswith("s3:")
     with contextlib.nullcontext() if answers_anyway else pytest.raises(Unreachable, match="file.* is gone|are gone"):
         upload.commit(replace=True)
@@ -530,7 +530,7 @@ def await_upload(place: Place) -> None:
 
 
 def await_parts(upload: Upload) -> None:
-    """Wait for all parts. As Amazon documents, a part that is still being sent during an abort can bring the upload back."""
+    """Wait for all parts. If parts are still being sent during an abort, the upload can survive it, as Amazon documents."""
     parts = getattr(upload, "_parts", None)
     for part in list(parts._pending) if parts is not None else []:
         part.exception(timeout=30)

@@ -286,7 +286,7 @@ def s3_page(s3_bucket: S3Server, tmp_path: Path) -> Page:
 
 
 def allow(server: S3Server, *, but: str = "") -> None:
-    """Give the user the page's policy on the bucket, without the action `but`."""
+    """Apply the page's policy for the user to the bucket, without the action `but`."""
     [written] = re.findall(r"```json\n(.*?)```", (pages.FOLDER / "s3.md").read_text(), re.DOTALL)
     policy = json.loads(written)
     for statement in policy["Statement"]:

@@ -1,7 +1,7 @@
 """The store servers behave as other tests assume. The OSS fake is tested in separate files.
 
-Tests that kill HDFS servers are `nightly`, because other tests also cover this: they run jobs whose servers die, and they would fail if the
-servers didn't come back.
+Tests that kill HDFS servers run only at night (`nightly`). By day, tests of jobs cover this: they kill servers too, and would fail if the
+servers couldn't be restarted.
 """
 
 import contextlib

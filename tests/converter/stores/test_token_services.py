@@ -1,4 +1,4 @@
-"""Token services that fail or send broken responses."""
+"""Tests of token services that fail or send broken responses."""
 
 import re
 

@@ -171,7 +171,7 @@ def test_a_delegation_token_takes_the_place_of_a_user(gateway: str) -> None:
 
 
 class _Statuses(Quiet):
-    """Responds like a NameNode, but doesn't send the body's length."""
+    """Responds like a NameNode, but doesn't announce the length of the body."""
 
     def do_GET(self) -> None:  # noqa: N802 - the base class's name
         self.send_response(200)
@@ -190,7 +190,7 @@ def test_an_answer_that_is_cut_is_asked_for_again() -> None:
 
 
 class _EarlyRefusal(Quiet):
-    """Refuses an upload before reading any of it, and closes the connection."""
+    """Refuses an upload without reading its body, and closes the connection."""
 
     def do_PUT(self) -> None:  # noqa: N802 - the base class's name
         self.close_connection = True

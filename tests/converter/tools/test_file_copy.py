@@ -177,7 +177,7 @@ def test_a_file_of_the_web_is_called_as_its_path_says(tmp_path: Path, capsys: py
 @pytest.mark.parametrize("address", ["/raw/?key=1", "/%2E%2E"])
 def test_an_address_without_a_file_name_needs_one_for_the_copy(tmp_path: Path, address: str) -> None:
     with serving({address: b"abc", address.partition("?")[0]: b"abc"}) as site:
-        with pytest.raises(BadSpec, match="doesn't end with a file name: as the destination, give a file name instead of a folder"):
+        with pytest.raises(BadSpec, match=r"doesn't end with a file name\. As the destination, give a file name instead of a folder"):
             copy(site.at(address), f"{tmp_path}/to/")
         copy(site.at(address), tmp_path / "named")
     assert (tmp_path / "named").read_bytes() == b"abc"

@@ -6,7 +6,7 @@ from dataprep_converter.tools.infer.missing_words import missing_words, notes_on
 
 
 def found(column: list[str]) -> list[str]:
-    """The words found in a column with these cells. The file also has a column without missing values."""
+    """Returns the words found in a column with these cells. The file also has a column without missing values."""
     text = "c,other\n" + "".join(f"{cell},x\n" for cell in column)
     return missing_words(text.encode(), delimiter=",", skip_lines=0, header=True).get("c", [])
 

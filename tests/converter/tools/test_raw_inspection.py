@@ -58,7 +58,7 @@ def tar() -> str:
 
 
 def an_mds_folder() -> str:
-    """Makes a folder of MDS shards without our metadata. `tests/interop` shows that the library reads the same bytes."""
+    """Makes a folder of MDS shards without our metadata. Tests in `tests/interop` show that the library can read the same bytes."""
     Path("in.jsonl").write_text('{"n": 1, "x": [0.5, 1.5], "t": "one"}\n{"n": 2, "x": [2.5, 3.5], "t": "two"}\n')
     run_job(parse_job({"source": {"jsonl": {"uris": ["in.jsonl"]}}, "output": {"uri": "mds", "format": "mds"}}))
     shutil.rmtree("mds/_dataprep")

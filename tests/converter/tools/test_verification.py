@@ -79,7 +79,7 @@ def test_the_first_fault_alone_is_the_error(finished: Path, capsys: pytest.Captu
 
 
 def rewritten(folder: Path, change: Any) -> None:
-    """Changes the manifest, and `_SUCCESS` to match it."""
+    """Changes the manifest, and updates the digest in `_SUCCESS`."""
     (file,) = folder.glob("_dataprep/*/manifest.json")
     document = json.loads(file.read_bytes())
     change(document)

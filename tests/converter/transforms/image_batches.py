@@ -56,7 +56,7 @@ def schema_of(batch: Batch) -> pa.Schema:
 
 
 def schema_after(schema: pa.Schema, *transforms: Mapping[str, Any]) -> pa.Schema:
-    """Returns the columns after a chain of transforms, which are written as in a spec. Raises BadSpec if planning would raise it."""
+    """Returns the columns after these transforms, each written as in a spec. Raises BadSpec if planning would raise it."""
     for each in transforms:
         transform = Transform.model_validate(each)
         schema = step_class(transform.kind)(transform.member, schema).schema()

@@ -26,7 +26,7 @@ CLOSE = st.builds(
 
 
 def a_batch(**columns: list[Decimal | None]) -> tuple[pa.Schema, Batch]:
-    """The columns as a reader returns them: float64 numbers, together with the digits that these numbers have lost."""
+    """The columns as a reader returns them: float64 numbers, and the digits that the conversion to float64 has lost."""
     decimals: dict[str, Any] = {name: pa.array(values, KIND) for name, values in columns.items()}
     numbers = {name: values.cast(pa.float64()) for name, values in decimals.items()}
     samples = np.arange(len(next(iter(columns.values()))))

@@ -94,7 +94,7 @@ def test_a_data_set_is_not_extended_with_another_key(root: Path, monkeypatch: py
     with pytest.raises(BadSpec) as told:
         run_job(a_job(root, overwrite="Extend"))
     assert str(told.value) == (
-        "The environment variable PEPPER, the key of the transform hash, is not the one that made the data set; "
+        "The environment variable PEPPER, the key of the transform hash, doesn't contain the key that made the data set; "
         "use that key, or set output.overwrite: Always, which rebuilds the whole data set."
     )
     monkeypatch.setenv("PEPPER", "one")

@@ -200,7 +200,7 @@ def test_equal_values_have_equal_digests_and_a_missing_one_has_none(monkeypatch:
 
 
 def test_without_a_key_the_digest_is_that_of_rfc_7693() -> None:
-    # Appendix A of the RFC has BLAKE2b-512("abc"). The digest here has 256 bits, and comes from `b2sum -l 256`.
+    # Appendix A of the RFC only has BLAKE2b-512("abc"). This digest has 256 bits, so it was computed with `b2sum -l 256`.
     done = applied({"text": pa.array([b"abc"], pa.binary())}, hash={"columns": ["text"], "bits": 256})
     assert done.records.column("text").to_pylist() == ["bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"]
 

@@ -50,7 +50,7 @@ def asked() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def drawn(browser: str, page: Path, port: int, *, dark: bool = False) -> Image.Image:
-    """A screenshot. All requests except those for files go to the proxy."""
+    """A screenshot of the report. All requests except requests for files go to the proxy."""
     shot = page.with_suffix(".png")
     subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""MosaicML Streaming reads `mds` and checks the hashes. From these samples, the library's own writer writes the same bytes."""
+"""MosaicML Streaming reads `mds` and checks the hashes. Its own writer writes the same bytes for the same samples."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""`dataprep_io.write` with the real Polars, Hugging Face datasets and PyTorch: every value is read back as the library holds it."""
+"""`dataprep_io.write` with the real Polars, Hugging Face datasets and PyTorch: every value that is read back equals the library's value."""
 
 import json
 import sysconfig
@@ -30,15 +30,15 @@ KINDS: Final = {
     },
     "torch": {name: {"label": ["cat", "dog"]} for name in ("pairs", "subset", "concatenated", "splits")},
 }  # fmt: skip
-"""For each library, the class names of those data sets that have any."""
+"""For each library, the class names of all data sets that have class names."""
 REFUSALS: Final = {
     "polars": {
         "objects": "BadSpec: The data's column 'thing' is Object, which records can't contain.",
         "huge": "BadSpec: The data's column 'huge' is Int128, which records can't contain.",
     },
     "datasets": {
-        "names": "BadSpec: classes: the classes of 'label' are dog, cat, but those in the data are cat, dog.",
-        "splits": "BadSpec: Split test: classes: the classes of 'label' are cat, dog, but those in the data are a, b.",
+        "names": "BadSpec: classes: the classes of 'label' are dog, cat, but the data has the classes cat, dog.",
+        "splits": "BadSpec: Split test: classes: the classes of 'label' are cat, dog, but the data has the classes a, b.",
         "missing": "BadData: The column 'image' has the path of a file that can't be read",
         "empty": "NoInput: The data set has no records, so there is nothing to write.",
     },
@@ -63,7 +63,7 @@ def records(folder: Path, split: str) -> list[dict[str, Any]]:
 
 
 def named(rows: list[dict[str, Any]], classes: dict[str, list[str]], texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records, with class names in place of class numbers where the library has strings."""
+    """The records, with class names instead of class numbers in columns where the library has strings."""
     return [
         {name: classes[name][value] if name in classes and isinstance(text[name], str) else value for name, value in row.items()}
         for row, text in zip(rows, texts, strict=True)

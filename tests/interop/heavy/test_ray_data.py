@@ -34,7 +34,7 @@ def left_by_a_killed_driver(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
-    """What Ray reports in a run that starts after an earlier driver was killed."""
+    """The results that Ray reports in a run that starts after an earlier driver was killed."""
     assert left_by_a_killed_driver
     data_set(folder / "documented", lines(200), [{"name": "image_raw", "columns": ["a", "b"]}])
     environments.run("ray", SCRIPT, [wanted(folder, "all")])

@@ -1,4 +1,4 @@
-"""The reader as an IterableDataset of Hugging Face's `datasets`, by the code in the documentation."""
+"""The code in the documentation makes the reader an IterableDataset of Hugging Face's `datasets`."""
 
 import json
 from pathlib import Path

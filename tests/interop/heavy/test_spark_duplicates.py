@@ -1,4 +1,4 @@
-"""Spark SQL finds the duplicates that the driver would find: plans and data sets have the same bytes, run ids and messages."""
+"""Spark SQL finds the same duplicates as the driver: plans and data sets have the same bytes, run ids and messages."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def test_plans_of_random_records_are_those_of_one_machine(seeds: list[int], tmp_
 
 
 def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a job that leaves out duplicates and divides what is left by groups, in a new folder."""
+    """Runs a job in a new folder. The job leaves out duplicates, and divides the other records by groups."""
     cwd = folder / f"{output}-here"
     cwd.mkdir()
     halves = [{"name": "train", "fraction": 0.5}, {"name": "test", "fraction": 0.5}]

@@ -82,7 +82,7 @@ def begun(folder: Path, output: str, arguments: list[str], cwd: Path, **changes:
 
 
 def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a job that joins the two tables in `folder`, in a working directory of its own, until the job ends."""
+    """Runs a job that joins the two tables in `folder`, and waits until the job ends. Its working directory is a new folder."""
     cwd = folder / f"{output}-here"
     with begun(folder, output, arguments, cwd, **changes) as process:
         said, errors = process.communicate(timeout=environments.SECONDS)
@@ -92,7 +92,7 @@ def dataprep(folder: Path, output: str, arguments: list[str], **changes: Any) ->
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    """Two tables. In the first table, a third of the rows have the key 7. Each table lacks some keys of the other."""
+    """Two tables. In the first table, a third of the rows have the key 7. Each table lacks some of the other table's keys."""
     first = [f"{7 if row % 3 == 0 else row},{row / 4},word {row}" for row in range(3000)]
     second = [f"{row},{row * 2}" for row in reversed(range(0, 3300, 2))]
     (tmp_path / "a.csv").write_text("\n".join(["id,x,word", *first, ""]))
@@ -143,7 +143,7 @@ def test_after_a_killed_executor_and_a_killed_driver_a_new_driver_goes_on(tables
     assert not (tables / "spark" / "_SUCCESS").exists()
     spark = dataprep(tables, "spark", [*CLUSTER, "--debug"])
     assert (spark.returncode, here.returncode) == (0, 0), spark.stderr[-3000:]
-    assert "source.join: an earlier driver has laid down" in spark.stderr
+    assert "source.join: an earlier driver has written" in spark.stderr
     assert run_of(spark) == run_of(here)
     assert sha256s(tables / "spark", "*-of-*") == sha256s(tables / "here", "*-of-*") != {}
     assert not list(tables.glob("spark/_dataprep/join-*"))

@@ -1,4 +1,7 @@
-"""`dataprep spark-plan` with a real Spark: the processes of the pods of `engine.spark`, on addresses of this machine instead of pods."""
+"""`dataprep spark-plan` with a real Spark.
+
+The processes that `engine.spark` runs in pods run on this machine, each with its own loopback address.
+"""
 
 import json
 import os
@@ -26,7 +29,7 @@ SIZES = {"memory": "512m", "memoryOverhead": "100m"}
 SPARK = {"executor": {"instances": 1, "cores": 1, **SIZES}, "driver": SIZES}
 """The driver has so little memory beside its heap that Spark joins even small tables."""
 MEMORY = limits.MEMORY_VARIABLE
-"""With a limit of one byte, the sizes of the job count, not the memory of this machine."""
+"""With a limit of one byte, the join's memory depends on the sizes in the job instead of this machine's memory."""
 SECONDS = 900
 
 
@@ -63,7 +66,7 @@ def variables(index: int) -> dict[str, str]:
 
 @contextmanager
 def worker(job: Path, index: int, *, file: str = "secret") -> Iterator[Path]:
-    """Runs a worker during the block, and yields the file with its lines. The worker must end on SIGTERM."""
+    """Runs a worker during the block, and yields the path of its log. The worker must end on SIGTERM."""
     log = job.with_name(f"worker-{index}.log")
     with log.open("w") as lines, subprocess.Popen(command(job, file=file), env=variables(index), stderr=lines, stdout=lines) as process:
         try:

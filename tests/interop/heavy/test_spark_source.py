@@ -1,4 +1,4 @@
-"""Spark writes and reads data sets with `dataprep_spark`: attempts fail, some are slow, and the driver is killed."""
+"""Spark writes and reads data sets with `dataprep_spark`, while task attempts fail or are slow, and while the driver is killed."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def left_by_a_killed_driver(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def said(folder: Path, left_by_a_killed_driver: list[str]) -> Any:
-    """What Spark reports in a run that starts after an earlier driver was killed."""
+    """The results that Spark reports in a run that starts after an earlier driver was killed."""
     assert left_by_a_killed_driver
     return json.loads(environments.run("spark", SCRIPT, [wanted(folder, "all")]))
 

@@ -1,4 +1,4 @@
-"""vahidk's `tfrecord` (1.14.6 or later) reads `tfrecord` files with their index files: first one half of a shard, then the other half."""
+"""vahidk's library `tfrecord` (1.14.6 or later) reads `tfrecord` files with index files: first one half of a shard, then the other half."""
 
 import json
 from pathlib import Path

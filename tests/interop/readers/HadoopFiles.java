@@ -45,11 +45,15 @@ import org.datavec.hadoop.records.writer.mapfile.MapFileRecordWriter;
 import org.datavec.hadoop.records.writer.mapfile.MapFileSequenceRecordWriter;
 
 /**
- * Reads files of Hadoop and DL4J, and writes copies with Hadoop's own writers. The arguments are triples: action, file or folder, copy.
+ * Reads files of Hadoop and DL4J, and writes copies with Hadoop's own writers. The arguments are triples: an action, a file or folder, and the
+ * path of the copy. The actions are:
  *
- * sequence: SequenceFile.Reader, with a copy by SequenceFile.Writer. map: MapFile.Reader, looking up each key, with a copy by MapFile.Writer; the
- * index interval precedes the copy. text: `hadoop fs -text`. records, sequences: DL4J's readers of all map files in a folder. written: writes
- * Hadoop files of many classes and codecs to a folder. converted: writes DL4J's map files of a CSV file to the copy.
+ * sequence: reads a file with SequenceFile.Reader, and writes the copy with SequenceFile.Writer.
+ * map: reads a file with MapFile.Reader, looks up each key, and writes the copy with MapFile.Writer. The index interval precedes the copy's path.
+ * text: runs `hadoop fs -text`.
+ * records, sequences: read all map files in a folder with DL4J's readers.
+ * written: writes Hadoop files of many classes and codecs to a folder.
+ * converted: reads a CSV file, and writes DL4J's map files to the copy.
  *
  * Prints tab-separated lines: the number of the triple, then the result.
  */

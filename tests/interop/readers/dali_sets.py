@@ -1,7 +1,8 @@
 """Reads shards with DALI on the CPU. Input: a JSON file of {sets: [{format, files, indexes, records, …}]}; output: values as lists, bytes
 in hex.
 
-`tfrecord` takes `features: {name: bytes | int64 | float}`, and `webdataset` takes `extensions`, each with the bytes of a file.
+A `tfrecord` set also has `features: {name: bytes | int64 | float}`. A `webdataset` set also has `extensions`; its files are
+read as bytes.
 """
 
 import importlib.metadata

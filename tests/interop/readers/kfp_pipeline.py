@@ -1,7 +1,7 @@
 """Compiles the example pipeline with kfp, and runs its steps as processes on this machine.
 
-Input: a JSON file with the example's path, the paths of the modules, the text of a job, and a folder. Output: what was compiled and what
-the pipeline has returned.
+Input: a JSON file with the example's path, the paths of the modules, the text of a job, and a folder. Output: the compiled pipeline, and
+the pipeline's result.
 """
 
 import contextlib
@@ -25,8 +25,9 @@ spec.loader.exec_module(example)
 compiler.Compiler().compile(example.pipeline, str(folder / "pipeline.yaml"))
 compiled = yaml.safe_load((folder / "pipeline.yaml").read_text())
 
-# The steps are processes that find our modules and libraries first. From this environment, they use only what is missing there: kfp. The
-# image in docs/pipelines.md works in the same way. kfp needs an old Kubernetes client, so the image installs kfp without its dependencies.
+# The steps are processes that find our modules and libraries first. Our libraries don't include kfp, so kfp comes from this environment.
+# The image in docs/pipelines.md works in the same way. kfp needs an old Kubernetes client, so the image installs kfp without its
+# dependencies.
 (folder / "sitecustomize.py").write_text(f"import sys; sys.path[1:1] = {wanted['paths']!r}")
 os.environ["PYTHONPATH"] = str(folder)
 local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(folder / "outputs"))

@@ -1,7 +1,7 @@
 """Runs generated loaders and prints what they loaded as JSON: loaded_by.py FRAMEWORK NEEDED LOADER...
 
 NEEDED is a folder with the packages that the loaders need in addition to the environment's packages, or `-` if there are none. For Spark,
-it is the class path with its jars.
+NEEDED is the class path of the jars.
 """
 
 import contextlib

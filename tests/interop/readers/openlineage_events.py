@@ -1,7 +1,8 @@
-"""Builds events with the classes of OpenLineage's package, and prints them as its client sends them. Input: a file with a JSON event in each
-line.
+"""Builds events with the classes of OpenLineage's package, and prints them as its client sends them.
 
-The address of a facet's schema names the class that builds the facet. So an unknown or a missing field is an error.
+Input: a file with a JSON event in each line.
+
+The URL of a facet's schema names the class with which the facet is built. So an unknown or a missing field is an error.
 """
 
 import importlib

@@ -1,7 +1,8 @@
 """Reads CSV files with pandas, according to the fields of a job's `source.csv`, for `real_tables.py`.
 
-Argument: a JSON file with a list of {path, source}. Prints, for each file, the names in its header and the values of each column. pandas
-finds the types itself, except that the columns in `texts` are text. Only the words that the job lists are read as missing values.
+Argument: a JSON file with a list of {path, source}. Prints, for each file, the names in its header and the values of each column. The
+columns in `texts` are text; pandas finds the types of all other columns itself. Only the words that the job lists are read as missing
+values.
 """
 
 import json

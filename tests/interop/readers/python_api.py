@@ -1,6 +1,6 @@
 """Writes data of other libraries with `dataprep_io.write`. Input: a JSON file of {paths, folder, library}.
 
-`paths` are the folders of the code. Returns, for each data set, its class names, and the rows of each split as the library itself has them.
+`paths` are the folders of the code. Returns, for each data set, its class names, and the library's own rows of each split.
 """
 
 import datetime as dt
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def save(name: str, data: Any, rows: Rows, **options: Any) -> None:
-    """Writes data. Records the result, and the rows as the library has them."""
+    """Writes data. Records the result, and the library's own rows."""
     result = dp.write(data, FOLDER / name, **options)
     in_json = {split: [{column: plain(value) for column, value in row.items()} for row in each] for split, each in rows.items()}
     said["sets"][name] = {"classes": dict(result.classes), "splits": dict(result.splits), "rows": in_json}

@@ -46,7 +46,7 @@ Fails = Callable[[int, int], str | None]
 def start(folder: str) -> None:
     """Starts Ray's processes.
 
-    Ray waits 30 seconds for them. If this isn't enough, a second attempt is faster, because the files are then in the page cache.
+    Ray waits 30 seconds for its processes. If they need longer, another attempt is faster, because their files are then in the page cache.
     """
     for left in reversed(range(_TRIES)):
         try:
@@ -150,7 +150,7 @@ def everything() -> dict[str, Any]:
     batch = next(iter(opened("tensors").iter_batches(batch_size=10, batch_format="numpy")))
 
     def sometimes(first: int, attempt: int) -> str | None:
-        # Each of the ten tasks fails: the workers of seven are killed, and seven raise an error, some of them after another failure.
+        # Each of the ten tasks fails. The workers of seven tasks are killed, and seven tasks raise an error. Some tasks fail in both ways.
         ways: list[str | None] = ["exit", "raise"] if first % 60 == 30 else ["raise"] if first % 60 == 50 else ["exit"]
         return ways[attempt] if attempt < len(ways) else None
 

@@ -39,8 +39,11 @@ def as_stored(state: Any) -> Any:
 
 
 def restored(processes: int) -> list[list[int]]:
-    """The numbers that an iterator yields before a state, those that it yields after the state, and those that another iterator yields
-    after the same state."""
+    """Three lists of numbers.
+
+    The iterator yields the first list before a state, and the second list after it. Another iterator yields the third list after the same
+    state.
+    """
     first, second = iter(dataset(processes=processes, epochs=2)), iter(dataset(processes=processes, epochs=2))
     begin = numbers(first, 9)
     second.set_state(as_stored(first.get_state()))
@@ -51,7 +54,7 @@ def restored(processes: int) -> list[list[int]]:
 
 
 def taken_up() -> list[int]:
-    """The numbers in an epoch that two ranks with two processes each begin, and three ranks without extra processes finish."""
+    """The numbers in an epoch that two ranks with two processes each begin, and that three ranks without extra processes finish."""
     found, states = [], []
     for rank in range(2):
         iterator = iter(dataset(rank, 2, processes=2))

@@ -25,7 +25,7 @@ import dataprep_reader  # noqa: E402
 from dataprep_reader.torch import Batches  # noqa: E402
 
 warnings.simplefilter("error")
-warnings.filterwarnings("ignore", "'set_vital' is deprecated")  # torchdata 0.11 calls it
+warnings.filterwarnings("ignore", "'set_vital' is deprecated")  # torchdata 0.11 calls this function
 
 
 def numbers(workers: int, **options: object) -> list[list[int]]:
@@ -38,7 +38,7 @@ def numbers(workers: int, **options: object) -> list[list[int]]:
 
 
 def loader_of(rank: int, shape: list[int], states: list[Any], **options: Any) -> StatefulDataLoader:
-    """The loader of one of shape[0] ranks, with shape[1] workers.
+    """The loader of a rank. `shape` has the number of ranks, and the number of workers of each rank.
 
     If `states` isn't empty, the loader continues from these states of other loaders.
     """
@@ -60,8 +60,10 @@ def taken(loaders: list[StatefulDataLoader], steps: int | None) -> tuple[list[in
 
 
 def taken_up(before: list[int], after: list[int]) -> dict[str, list[int]]:
-    """The numbers that the ranks read before and after each change of their number, and those that an equal number of ranks reads after a
-    restart."""
+    """The numbers that the ranks read before and after each change of the number of ranks.
+
+    Also the numbers that the same number of ranks reads after a restart.
+    """
     first, states = taken([loader_of(rank, before, []) for rank in range(before[0])], 3)
     second, states_of_second = taken([loader_of(rank, after, states) for rank in range(after[0])], 1)
     last, _ = taken([loader_of(rank, before, states_of_second) for rank in range(before[0])], None)
@@ -73,7 +75,7 @@ def taken_up(before: list[int], after: list[int]) -> dict[str, list[int]]:
 
 
 def refusal() -> str:
-    """The error message for the state of a loader that takes its workers' states only at every fourth step."""
+    """The error message for the state of a loader that fetches its workers' states only at every fourth step."""
     loader = loader_of(0, [1, 2], [], snapshot_every_n_steps=4)
     _, states = taken([loader], 6)
     try:

@@ -24,10 +24,10 @@ from dataprep_converter.planning import kept_bitmaps, planner  # noqa: E402
 from dataprep_converter.readers.joins import joined_tables, part_reader  # noqa: E402
 from dataprep_converter.steps.executors import Executors, executors_of  # noqa: E402
 
-# Small sources have several parts and ranges.
+# Divide even small sources into several parts and ranges.
 kept_bitmaps.RANGE_SAMPLES = 7  # type: ignore[misc]
 part_reader.PART_BYTES = 1  # type: ignore[misc]
-# Spark helps with a source of any size.
+# Use Spark for sources of any size.
 joined_tables._MOST = 0  # type: ignore[misc]
 
 

@@ -26,7 +26,7 @@ from dataprep_converter.readers.joins import join, joined_tables, part_reader, r
 from dataprep_converter.readers.joins.join import JoinReader  # noqa: E402
 from dataprep_converter.steps.executors import Executors, executors_of  # noqa: E402
 
-# Make even small tables have several parts, ranges, pieces and units.
+# Divide even small tables into several parts, ranges, pieces and units.
 ranges.RANGE_RECORDS = 7  # type: ignore[misc]
 part_reader.PART_BYTES = 1  # type: ignore[misc]
 joined_tables.PIECE_RECORDS = 4  # type: ignore[misc]

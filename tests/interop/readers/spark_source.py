@@ -1,7 +1,7 @@
 """Writes and reads data sets with Spark's `dataprep` source. Input: a JSON file of {paths, folder, scenario}.
 
 `paths` are the folders of the code, which Spark's Python processes need too. The scenario `killed` kills the driver while its tasks write.
-The scenario `all` returns rows, messages of refused calls, and how often tasks failed.
+The scenario `all` returns rows, messages of refused calls, and the number of failures of tasks.
 """
 
 import importlib.metadata

@@ -41,7 +41,7 @@ def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
 
 
 def test_the_stored_spec_has_no_defaults_of_the_api_server() -> None:
-    """An earlier release, which lacks the field `anonymous`, can run a job that doesn't set it."""
+    """Without the defaults, an earlier release that doesn't know the field `anonymous` can run a job that doesn't set this field."""
     spec = {"output": {"uri": "s3://out/x", "shards": {}, "tfrecord": {"compression": "Gzip", "compressionLevel": 6}}, "allowEmpty": False}
     body = jobs.spec_config_map(a_job(raw_spec=spec | {"stores": [{"uriPrefix": "s3://", "anonymous": False, "pathStyle": True}]}), None)
 
@@ -179,7 +179,7 @@ def test_pods_with_gpus_keep_off_no_node() -> None:
 def test_nodes_to_avoid_are_added_to_each_term_of_a_job_s_affinity() -> None:
     zone = {"key": "zone", "operator": "In", "values": ["a"]}
     preferred = [{"weight": 1, "preference": {"matchExpressions": [zone]}}]
-    # An empty term matches no node. If the operator added labels to such a term, the term would match some nodes, so it must stay empty.
+    # An empty term matches no node. With labels, the term would match some nodes, so the operator must not add labels to it.
     terms = [{"matchExpressions": [zone]}, {"matchFields": [zone | {"key": "metadata.name"}]}, {}]
     nodes = {
         "preferredDuringSchedulingIgnoredDuringExecution": preferred,

@@ -57,7 +57,7 @@ def pods(spec: DataPrepJobSpec) -> list[Any]:  # Any: JSON
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_of_a_spec_reaches_a_pod(place: str, text: str) -> None:
-    """The text is either refused or passed as JSON in the ConfigMap. If it is passed, the pods equal those of a harmless job."""
+    """The text is either refused or passed as JSON in the ConfigMap. If it is passed, the pods are the same as with a harmless text."""
     try:
         spec = a_spec(**PLACES[place](text))
     except SpecError:
@@ -67,7 +67,7 @@ def test_no_text_of_a_spec_reaches_a_pod(place: str, text: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_harmless_text_is_accepted_everywhere(place: str) -> None:
-    """If harmless texts were refused, the previous test would prove nothing."""
+    """This test shows that harmless texts aren't refused. Otherwise, the previous test would prove nothing."""
     assert pods(a_spec(**PLACES[place]("harmless")))
 
 

@@ -1,4 +1,4 @@
-"""Tests of the privileges that jobs must not request for their pods, in every field through which a request could reach a pod."""
+"""Tests that a job can't request forbidden privileges for its pods in any field that reaches a pod spec."""
 
 from dataclasses import replace
 from typing import Any
@@ -132,7 +132,7 @@ def test_a_pod_template_has_no_other_way_in(field: str) -> None:
 
 
 @pytest.mark.parametrize("broken", [3, "x", [3], {"capabilities": 3}, {"seLinuxOptions": []}, {"seccompProfile": "x"}], ids=str)
-def test_containers_of_any_form_are_read(broken: Any) -> None:  # Any: values of wrong types are the test
+def test_containers_of_any_form_are_read(broken: Any) -> None:  # Any: the test passes values of wrong types
     assert refusal(containers(securityContext=broken, ports=broken, livenessProbe=broken, lifecycle=broken)) is None
 
 
@@ -263,7 +263,7 @@ def test_init_containers_may_be_forbidden() -> None:
 
 
 @pytest.mark.parametrize("image", [None, 3, [], {}], ids=str)
-def test_an_image_of_any_form_is_left_to_the_api_server(image: Any) -> None:  # Any: values of wrong types are the test
+def test_an_image_of_any_form_is_left_to_the_api_server(image: Any) -> None:  # Any: the test passes values of wrong types
     volumes = [{"name": "a", "image": image}, {"name": "b", "image": {"reference": image}}]
     assert fault(a_spec(volumes=volumes, **containers(image=image)), replace(DEFAULTS, allowed=LISTS)) is None
 
@@ -295,7 +295,7 @@ def test_a_job_s_value_replaces_a_profile_s_that_is_not_allowed() -> None:
 
 
 def succeeded_before_the_rule() -> World:
-    """Return an installation that has a new rule. The rule excludes the priority class of a job that has finished."""
+    """Return a world with a finished job, whose priority class the operator's settings have forbidden since then."""
     world = limited_world(Allowed())
     succeeded(world, workers={"priorityClassName": "urgent"})
     assert world.settle() == "Succeeded"

@@ -160,7 +160,7 @@ def test_without_the_chart_s_value_there_is_no_engine() -> None:
     assert spark_jobs.fault(spark_spec(), ON_SPARK) is None
     assert spark_jobs.fault(a_spec(), PodDefaults()) is None
     assert spark_jobs.fault(spark_spec(), PodDefaults()) == (
-        "spec.engine.spark: this installation of the operator makes no Spark clusters (spark.enabled of the chart)"
+        "spec.engine.spark: this installation of the operator doesn't create Spark clusters (spark.enabled of the chart)"
     )
 
 

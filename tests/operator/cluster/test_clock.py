@@ -42,7 +42,7 @@ def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         clock.observe("Sat, 31 Jan 2026 10:00:00 GMT", took_seconds=0.1)
         clock.observe("Sat, 31 Jan 2026 10:00:01 GMT", took_seconds=0.1)
-    assert caplog.messages == ["this machine's clock differs from the API server's by +7200 s; using the API server's"]
+    assert caplog.messages == ["this machine's clock differs from the API server's clock by +7200 s; using the API server's clock"]
     local[0] = HERE - timedelta(hours=2)
     clock.observe("Sat, 31 Jan 2026 10:00:00 GMT", took_seconds=0.1)
     assert clock() == local[0]

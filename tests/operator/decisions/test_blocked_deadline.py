@@ -1,4 +1,4 @@
-"""Tests of how long a job waits for a problem to be fixed before the job fails."""
+"""Tests of the time that a job waits for a problem to be fixed. After this time, the job fails."""
 
 from datetime import timedelta
 from typing import Any
@@ -46,7 +46,7 @@ def test_patience_has_an_end(world: World) -> None:
 
     assert world.later(7230) == "Failed"
     assert world.condition("Failed") == ("True", "ConfigMissing")
-    assert world.message().startswith(f"CreateContainerConfigError: {LATE} Waited for 72")
+    assert world.message().startswith(f"CreateContainerConfigError: {LATE} The job waited for 72")
 
 
 def test_patience_is_six_hours_at_most(world: World) -> None:
@@ -114,7 +114,7 @@ def test_a_registry_that_refuses_for_now_gets_ten_minutes(world: World, reason: 
     assert world.later(599) == "Pending"
     assert world.condition("Running") == ("False", "ImagePullFailed")
     assert world.later(2) == "Failed"
-    assert world.message() == f"{reason}: {TOO_MANY} Waited for 600 s."
+    assert world.message() == f"{reason}: {TOO_MANY} The job waited for 600 s."
 
 
 def test_between_two_tries_the_cause_is_not_forgotten(world: World) -> None:
@@ -148,7 +148,7 @@ def test_the_spec_says_how_long_it_waits(world: World) -> None:
     world.edit(blockedDeadlineSeconds=300)
     assert world.later(100) == "Pending"
     assert world.later(100) == "Failed"
-    assert world.message() == f"CreateContainerConfigError: {LATE} Waited for 300 s."
+    assert world.message() == f"CreateContainerConfigError: {LATE} The job waited for 300 s."
 
 
 def test_a_quota_of_jobs_is_waited_for(world: World) -> None:

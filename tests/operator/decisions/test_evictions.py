@@ -1,6 +1,6 @@
 """Evictions are counted and shown in the status, and the job pauses after an eviction.
 
-A pod that ends in a similar way but wasn't evicted counts as failed.
+A pod that ended in a similar way without being evicted counts as failed.
 """
 
 from datetime import timedelta
@@ -17,7 +17,7 @@ from dataprep_operator.objects import times
 from dataprep_operator.settings import PodDefaults
 
 
-def evict(world: World, number: int, suffix: str = "convert-1", **rest: Any) -> None:  # Any: as above
+def evict(world: World, number: int, suffix: str = "convert-1", **rest: Any) -> None:  # Any: as in `disrupted`
     world.pod(suffix, disrupted(world, **rest), name=f"evicted-{number}", index=0)
 
 
@@ -198,8 +198,8 @@ def test_an_end_with_143_that_nobody_asked_for_is_a_failure(world: World) -> Non
     world.pod("convert-1", world.ended(143, "bye"), name="two", index=2)
     assert world.settle() == "Failed"
     assert world.condition("Failed") == ("True", "InternalError")
-    said = "ended with exit code 143, as if told to stop, but it was neither evicted nor deleted: bye"
-    assert world.message() == f"The task of index 2 failed 2 times; the last time: The container {said}"
+    said = "ended with exit code 143, as if it had been told to stop, but it was neither evicted nor deleted: bye"
+    assert world.message() == f"The task of index 2 failed 2 times; last failure: The container {said}"
     assert world.job("convert-1")["spec"]["suspend"] is True
 
 
@@ -228,7 +228,7 @@ def test_other_steps_count_143_as_well(world: World, step: str) -> None:
 
     assert world.settle() == "Failed"
     assert world.message().startswith(
-        f"The {step.partition('-')[0]} step failed 2 times; the last time: The container ended with exit code 143"
+        f"The {step.partition('-')[0]} step failed 2 times; last failure: The container ended with exit code 143"
     )
 
 

@@ -101,7 +101,7 @@ def test_the_map_of_a_job_that_was_replaced_is_waited_for(world: World) -> None:
     world.settle()
     world.committed()
     with pytest.raises(
-        ForeignChild, match="belongs to a deleted DataPrepJob with the same name as this one; waiting until it is deleted too"
+        ForeignChild, match="belongs to a deleted DataPrepJob with the same name as this DataPrepJob; waiting until it is deleted too"
     ):
         world.look()
     assert world.status()["phase"] == "Committing"

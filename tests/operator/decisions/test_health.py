@@ -1,4 +1,4 @@
-"""The parts of a status that other tools read: `Ready`, `Stalled`, transition times, `waitingSince` and `observedGeneration`."""
+"""Tests of the parts of a status that other tools read: `Ready`, `Stalled`, transition times, `waitingSince` and `observedGeneration`."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Tests of jobs that have to wait: for the scheduler, for GPUs, because of a suspension, or in a queue. Deadlines are tested too."""
+"""Tests of deadlines, and of jobs that have to wait for the scheduler or for GPUs, in a queue, or because they are suspended."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Jobs whose status is incomplete because of an earlier release's CRD: the API server dropped the fields that this CRD doesn't define."""
+"""Tests of jobs whose status is incomplete because the CRD is from an earlier release.
+
+The API server drops all fields that this CRD doesn't define.
+"""
 
 from collections.abc import Callable
 

@@ -242,7 +242,7 @@ def test_the_setting_is_the_chart_s() -> None:
 def kueue_manages_all(world: World, suffix: str) -> None:
     """Suspend a running Job, as Kueue suspends a Job that it hasn't admitted.
 
-    (Either Kueue's webhook does this when the Job is created, or Kueue's controller does it later.)
+    Kueue does this either when the Job is created (by its webhook), or later (by its controller).
     """
     world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"spec": {"suspend": True}})
 
@@ -267,9 +267,9 @@ def test_a_job_that_is_stopped_is_started_again_once_and_then_left_to_kueue(worl
     assert writes(world) == before
     assert world.condition("Running") == ("False", "Queued")
     assert (
-        "If Kueue suspended the Job (Kueue can also manage Jobs without a queue), put the label kueue.x-k8s.io/queue-name"
-        in world.message("Running")
-    )
+        "Kueue may have suspended the Job, because Kueue can also manage Jobs without a queue. "
+        "In that case, put the label kueue.x-k8s.io/queue-name on a new DataPrepJob"
+    ) in world.message("Running")
     name = world.job("plan")["metadata"]["name"]
     assert world.message("Running").endswith(f"""Otherwise resume the Job: kubectl patch job {name} -p '{{"spec":{{"suspend":false}}}}'""")
 

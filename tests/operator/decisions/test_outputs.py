@@ -1,4 +1,4 @@
-"""Tests of jobs with the same output: which outputs count as the same location, and how the second job waits."""
+"""Tests of jobs with the same output: the outputs that count as the same location, and how the second job waits."""
 
 from datetime import timedelta
 from typing import Any
@@ -144,7 +144,7 @@ def test_an_output_that_says_no_place_has_none(spec: Body) -> None:
 @pytest.mark.parametrize(
     "broken", [None, 3, "x", [], [3], {"volumes": 3}, {"volumes": [{"name": "v", "persistentVolumeClaim": "c"}]}], ids=str
 )
-def test_volumes_of_any_form_are_read(broken: Any) -> None:  # Any: invalid types are the test
+def test_volumes_of_any_form_are_read(broken: Any) -> None:  # Any: the test passes values of wrong types
     workers = {"volumeMounts": [{"name": "v", "mountPath": "/data"}], **broken} if isinstance(broken, dict) else broken
     assert place(a_spec("/data/x", workers=workers, stores=broken)) is not None
 
@@ -196,7 +196,7 @@ def test_a_job_waits_while_another_writes_to_its_output(world: World) -> None:
     assert world.condition("Running", "other") == ("False", "OutputInUse")
     assert (
         running_message(world, "other")
-        == f"Waiting for the unfinished DataPrepJob {NAMESPACE}/mnist, which writes to the same place, s3://out/mnist."
+        == f"Waiting for the unfinished DataPrepJob {NAMESPACE}/mnist, which writes to the same output, s3://out/mnist."
     )
     assert world.jobs() == ["plan"]
 
@@ -250,7 +250,7 @@ def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None
 
 @pytest.mark.parametrize("clock_is_behind", [0, 3])
 def test_a_retry_never_stops_a_job_that_has_started(world: World, clock_is_behind: int) -> None:
-    """The other job was created at the time of the retry, or later according to the clocks. The retried job also has the smaller uid."""
+    """According to the clocks, the other job was created at the time of the retry or later. The retried job also has the smaller uid."""
     world.apply(output={"uri": "s3://out/mnist"})
     world.settle()
     world.plan_fails(a_failure(Reason.NO_INPUT, "nothing", 3))
@@ -312,7 +312,7 @@ def test_no_job_of_another_namespace_is_named(world: World) -> None:
     assert world.settle() == "Pending"
     assert (
         running_message(world, "mnist")
-        == "Waiting for another namespace's unfinished DataPrepJob, which writes to the same place, s3://out/mnist."
+        == "Waiting for another namespace's unfinished DataPrepJob, which writes to the same output, s3://out/mnist."
     )
 
     world.cluster.change_in("team-b", "dataprepjobs", "secret-project", {"metadata": {"finalizers": ["dataprep.io/output"]}})

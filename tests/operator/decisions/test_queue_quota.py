@@ -1,4 +1,4 @@
-"""Tests of how much quota queue Jobs ask for: pods, memory, and more after a failure."""
+"""Tests of the quota that queue Jobs ask for: pods, and memory, which increases after a failure."""
 
 import pytest
 from tests.operator.decisions.queues import active, admit, evict, pod_of, queued, run, stopped

@@ -1,4 +1,4 @@
-"""Tests of queue Jobs of jobs that are scanned by several pods."""
+"""Tests of jobs in a queue whose input is scanned by several pods."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ def world() -> World:
 
 
 def scanning(world: World, **spec: Any) -> None:  # Any: fields of the spec
-    """Bring a queued job to its scan of four parts."""
+    """Bring a queued job to the scan of its input, which has four parts."""
     queued(world, **spec)
     admit(world)
     world.scan_requested()

@@ -1,6 +1,6 @@
 """Tests of `deletionPolicy: Delete`.
 
-A deleted job disappears once its output has been removed, or once the operator is certain that the output will be kept.
+A deleted job disappears once its output has been removed, or once it is certain that the output will be kept.
 """
 
 from datetime import timedelta
@@ -203,11 +203,11 @@ def test_a_merged_plan_whose_message_nobody_has_read_counts(world: World) -> Non
     [
         (
             RemoveResult(files=3, bytes=9, kept=1, kept_files=["a"]),
-            "3 files of s3://out/mnist were removed; 1 file stays, because others wrote it later: a.",
+            "3 files of s3://out/mnist were removed; 1 file is kept, because another writer has changed it since: a.",
         ),
         (
             RemoveResult(files=1, bytes=9, kept=2, kept_files=["a", "b"]),
-            "1 file of s3://out/mnist was removed; 2 files stay, because others wrote them later: a, b.",
+            "1 file of s3://out/mnist was removed; 2 files are kept, because another writer has changed them since: a, b.",
         ),
     ],
 )
@@ -245,7 +245,7 @@ def test_an_output_that_was_found_finished_stays(world: World) -> None:
     assert world.settle() == "Succeeded"
     delete(world)
     assert body(world) is None
-    assert note(world, "OutputKept") == ("Normal", "s3://out/mnist was reused, not written by this job, and stays.")
+    assert note(world, "OutputKept") == ("Normal", "This job reused s3://out/mnist and didn't write it, so s3://out/mnist is kept.")
 
 
 def test_another_job_with_the_same_data_set_keeps_it(world: World) -> None:
@@ -255,7 +255,7 @@ def test_another_job_with_the_same_data_set_keeps_it(world: World) -> None:
     step(world, "plan", a_plan(reused=True, tasks=0, commit=a_commit()), "again")
     delete(world)
     assert body(world) is None
-    assert note(world, "OutputKept") == ("Normal", "s3://out/mnist is also the output of the DataPrepJob team-a/again and stays.")
+    assert note(world, "OutputKept") == ("Normal", "s3://out/mnist is also the output of the DataPrepJob team-a/again, so it is kept.")
 
 
 def test_another_job_that_writes_there_keeps_it(world: World) -> None:
@@ -264,7 +264,7 @@ def test_another_job_that_writes_there_keeps_it(world: World) -> None:
     world.settle("next")
     delete(world)
     assert body(world) is None
-    assert note(world, "OutputKept")[1] == "s3://out/mnist is also the output of the DataPrepJob team-a/next and stays."
+    assert note(world, "OutputKept")[1] == "s3://out/mnist is also the output of the DataPrepJob team-a/next, so it is kept."
 
 
 def test_a_folder_that_another_run_has_taken_stays(world: World) -> None:
@@ -272,7 +272,7 @@ def test_a_folder_that_another_run_has_taken_stays(world: World) -> None:
     delete(world)
     removed(world, RemoveResult(owner="f" * 16))
     assert body(world) is None
-    assert note(world, "OutputKept") == ("Normal", "s3://out/mnist belongs to the run ffffffffffffffff now and stays.")
+    assert note(world, "OutputKept") == ("Normal", "s3://out/mnist now belongs to the run ffffffffffffffff, so it is kept.")
 
 
 def test_a_job_that_comes_meanwhile_waits_for_the_removal(world: World) -> None:
@@ -344,7 +344,7 @@ def test_a_removal_that_fails_says_so_and_how_to_let_go(world: World) -> None:
     world.edit(deletionPolicy="Retain")
     look(world)
     assert body(world) is None
-    assert note(world, "OutputKept") == ("Normal", "deletionPolicy is Retain: s3://out/mnist stays.")
+    assert note(world, "OutputKept") == ("Normal", "deletionPolicy is Retain, so s3://out/mnist is kept.")
 
 
 def test_a_removal_that_failed_is_tried_again(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Jobs whose input is scanned by several pods. The plan pod requests the scan, and the merge step makes the plan."""
+"""Jobs whose input is scanned by several pods. The plan pod requests the scan. After the scan, the merge step makes the plan."""
 
 import json
 from collections.abc import Callable
@@ -156,7 +156,7 @@ def test_a_job_is_scanned_merged_and_converted(world: World) -> None:
     assert world.settle() == "Succeeded"
     assert world.jobs() == ["commit-1", "convert-1", "merge-1", "plan", "scan-1"]
     messages = [body["message"] for (plural, _, _), body in world.cluster.objects.items() if plural == "events"]
-    assert messages.count(f"The input is scanned in 4 parts; scan {SCAN}") == 1
+    assert messages.count(f"The input is scanned in 4 parts. The scan's name is {SCAN}.") == 1
 
 
 def test_nothing_depends_on_the_plan_pod_once_it_has_asked(world: World) -> None:
@@ -249,7 +249,7 @@ def test_a_merge_may_not_report_a_data_set_of_its_own(world: World) -> None:
     world.planned("merge-1", commit={"runId": "0123abcd"} | _COMMIT)
 
     assert world.settle() == "Failed"
-    assert world.message() == "The merge step reports a data set of its own, but it may only make the plan."
+    assert world.message() == "The merge step reports a finished data set, but it may only make the plan."
 
 
 _COMMIT: Body = {
@@ -433,7 +433,7 @@ def test_parts_that_fail_too_often_are_counted(world: World) -> None:
     world.fail("scan-1", "FailedIndexes", "Job has failed indexes", failedIndexes="1", completedIndexes="0,2-3")
 
     assert world.settle() == "Failed"
-    assert world.message() == "1 of 4 parts failed for good (indexes 1); the last failure: the store timed out"
+    assert world.message() == "1 of 4 parts failed permanently (indexes 1); last failure: the store timed out"
 
 
 def test_a_part_has_the_retries_of_a_task(world: World) -> None:
@@ -444,7 +444,7 @@ def test_a_part_has_the_retries_of_a_task(world: World) -> None:
     for number in range(2):
         world.pod("scan-1", world.ended(143), name=f"stopped-{number}", index=1)
         assert world.settle() == ("Planning" if number == 0 else "Failed")
-    assert world.message().startswith("The part of index 1 failed 2 times; the last time: The container ended with exit code 143")
+    assert world.message().startswith("The part of index 1 failed 2 times; last failure: The container ended with exit code 143")
 
 
 def test_a_complete_scan_has_no_result_to_look_for(world: World) -> None:

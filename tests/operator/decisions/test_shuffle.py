@@ -14,7 +14,7 @@ WORKERS = {"parallelism": 2, "resources": {"requests": {"cpu": "1"}, "limits": {
 
 
 def shuffling(world: World, **spec: Any) -> None:  # Any: fields of the spec
-    """Bring a job to its shuffle step, which has four slices."""
+    """Bring a job to its shuffle step, which divides the input into four slices."""
     world.apply(workers=WORKERS, **spec)
     world.settle()
     world.planned(shuffle_tasks=4)

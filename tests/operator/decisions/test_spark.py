@@ -82,7 +82,7 @@ def test_the_operator_never_reads_a_secret(world: World) -> None:
 
 
 def test_a_new_operator_finishes_what_another_one_began(world: World) -> None:
-    """The first operator dies after it has made the Secret. Its Secret is left, but no Job uses it."""
+    """The first operator dies after it has created the Secret. This Secret remains, but no Job uses it."""
     world.cluster.refusals[("create", "jobs")] = Refused("not now")
     world.apply(**SPEC)
     world.settle()
@@ -183,7 +183,9 @@ def test_an_installation_without_spark_says_so() -> None:
     world.apply(**SPEC)
 
     assert world.settle() == "Failed"
-    assert world.message() == ("spec.engine.spark: this installation of the operator makes no Spark clusters (spark.enabled of the chart)")
+    assert world.message() == (
+        "spec.engine.spark: this installation of the operator doesn't create Spark clusters (spark.enabled of the chart)"
+    )
     assert world.created("secrets") == 0
 
 
@@ -199,7 +201,7 @@ def test_without_a_queue_job_the_cluster_itself_waits_in_the_queue(world: World)
 
 
 def requests_of(world: World, suffix: str) -> tuple[int, int, int]:
-    """Return the number of pods that a queue Job asks for, and the cores in thousandths and the mebibytes of all of them."""
+    """Return the number of pods that a queue Job asks for, and their total of processors (in thousandths) and memory (in MiB)."""
     spec: Any = world.job(suffix)["spec"]
     requests = spec["template"]["spec"]["containers"][0]["resources"]["requests"]
     pods = spec["parallelism"]

@@ -1,4 +1,7 @@
-"""A namespace is deleted only after its pods. Jobs keep some of these pods, so the operator deletes these Jobs."""
+"""A namespace disappears only once all of its pods are gone.
+
+Some of these pods are kept by their Jobs, so the operator deletes these Jobs.
+"""
 
 from datetime import timedelta
 

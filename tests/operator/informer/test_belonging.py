@@ -1,6 +1,6 @@
 """An object belongs to a job only if one of the job's Jobs, in the same namespace, is its controller.
 
-Labels don't count, and neither do owner references to another namespace, because anybody could write them.
+Labels and owner references to another namespace don't count, because anybody could write them.
 """
 
 from typing import Any

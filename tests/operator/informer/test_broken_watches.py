@@ -70,7 +70,7 @@ async def heard(
 @pytest.mark.slow
 @pytest.mark.parametrize("is_reset", [False, True], ids=["the stream ends", "the connection breaks"])
 def test_a_cut_line_is_a_cut_stream(api: StubApi, is_reset: bool) -> None:
-    """The line is cut at every byte, including the bytes within a character."""
+    """The stream is cut after every byte of the line in turn, including bytes in the middle of a character."""
 
     api.pieces["dataprepjobs"] = [*(Piece(LINE[:length], is_reset=is_reset) for length in range(len(LINE) - 1)), Piece(LINE)]
 

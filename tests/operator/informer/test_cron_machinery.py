@@ -1,4 +1,4 @@
-"""Tests of the parts that trigger reconciles of DataPrepCronJobs: the cache, the watches, and the check of CRDs at startup."""
+"""Tests of the cache and the watches, which trigger reconciles of DataPrepCronJobs, and of the check of CRDs at startup."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the cache keeps of the pods of an Indexed Job, and the sum of their results."""
+"""Tests of the data that the cache keeps about the pods of an Indexed Job, and of the sum of these pods' results."""
 
 import pickle
 from typing import Any

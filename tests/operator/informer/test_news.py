@@ -1,5 +1,7 @@
-"""Tests of which watch events trigger a reconcile. Many events don't, because they change no field that the operator reads, or because they
-were caused by the operator's own writes."""
+"""Tests of which watch events trigger a reconcile.
+
+Many events don't, because they change no field that the operator reads, or because the operator's own writes caused them.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -101,7 +103,7 @@ def test_what_was_read_past_the_watch_is_still_news() -> None:
 
 
 def test_a_look_leaves_nothing_for_the_echo_of_its_status(world: World) -> None:
-    """The watch event for a status write doesn't trigger a reconcile, so the reconcile that wrote the status must leave nothing to do."""
+    """A status write's own watch event triggers no reconcile. So once a reconcile has written the status, nothing must be left to do."""
 
     for step in (world.apply, world.planned, world.converted, world.committed):
         step()

@@ -94,9 +94,9 @@ def test_the_patient_ones_are_last_but_every_sixteenth_is_one_of_them() -> None:
 
 
 def test_jobs_that_run_do_not_wait_for_all_that_have_ended() -> None:
-    """The hourly resync, and a new leader, enqueue all jobs.
+    """All jobs are enqueued every hour, and when an operator becomes the leader.
 
-    Even a job that has succeeded takes one request to reconcile, so succeeded jobs must not delay others.
+    Each job that has succeeded still takes one request to reconcile, so these jobs must not delay others.
     """
     cache = Cache()
     for number in range(40):

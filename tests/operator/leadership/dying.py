@@ -1,4 +1,4 @@
-"""Runs several operators at the same time, each of which loses one of kopf's tasks. Prints the exit codes as `{task: exit code}`.
+"""Runs several operators at the same time, and ends one of kopf's tasks in each of them. Prints the exit codes as `{task: exit code}`.
 
 This is a separate script, so that the operators can be forked from a process that has imported all modules and has no threads.
 """
@@ -18,7 +18,7 @@ NOBODY = "nobody"
 PATIENCE_SECONDS = 100.0
 LIFE_SECONDS = 1.0
 DEATH_SECONDS = 30
-"""If a process is still running this long after it lost its task, an alarm ends the process, with a different exit code."""
+"""If a process is still running this long after its task has failed, an alarm ends the process with a different exit code."""
 
 
 def lose(name: str) -> None:
@@ -40,7 +40,7 @@ def lose(name: str) -> None:
 
 
 def run(names: list[str]) -> dict[str, int]:
-    """Start one process for each task name. Each process loses the named task. Return the processes' exit codes by task name."""
+    """Start one process for each task name. In each process, the named task fails. Return the processes' exit codes by task name."""
     began = time.monotonic()
     names_by_pid = {}
     for name in names:

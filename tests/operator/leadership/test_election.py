@@ -124,7 +124,7 @@ def test_a_release_that_is_refused_while_it_waits_for_the_lease_says_so() -> Non
         begin = asyncio.create_task(turn.begin())
         while leases.markers.body is None:
             await asyncio.sleep(0.01)
-        while not begin.done():  # a renewal at the same time may overwrite the annotation
+        while not begin.done():  # a concurrent renewal may overwrite the annotation
             marker = await leases.markers.get()
             marker["metadata"]["annotations"] = {scope.REFUSED_BY: "n/other"}
             leases.markers._store(marker)

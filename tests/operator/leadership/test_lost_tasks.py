@@ -68,7 +68,7 @@ def test_these_are_all_of_kopfs_tasks() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_loses_a_task_of_kopfs_is_gone_in_seconds(api: StubApi, tmp_path: Path) -> None:
-    """A leader exits just as quickly, and its Lease then expires. A process that loses no task shuts down cleanly on SIGTERM."""
+    """A leader exits just as quickly, and its Lease then expires. A process whose tasks are all running shuts down cleanly on SIGTERM."""
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": os.pathsep.join(str(ROOT / each) for each in ("api", "operator")),

@@ -1,6 +1,6 @@
 """If two releases overlap, the second release doesn't start, and its message names the first release.
 
-This is so no matter which of the two can see the other's marker.
+It makes no difference which of the two can see the other's marker.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from dataprep_operator.settings import Settings
 
 
 class Stopped(Exception):
-    """Raised to end `keep` after one round."""
+    """An exception that ends `keep` after it has renewed and checked the markers once."""
 
 
 class Releases:
@@ -49,7 +49,7 @@ class Releases:
         return made
 
     def renew(self, made: Scope) -> None:
-        """Run one round of `keep`."""
+        """Run `keep` until it has renewed and checked the markers once."""
         self._at_work = True
         rounds = iter([None])
 

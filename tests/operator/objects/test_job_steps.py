@@ -1,4 +1,4 @@
-"""The table of steps names every step and only fields that exist."""
+"""The table of steps contains every step, and names only fields that exist."""
 
 from typing import get_args
 

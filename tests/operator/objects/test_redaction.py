@@ -1,6 +1,6 @@
 """Messages from pods, the kubelet, the scheduler and the API server are shown without control characters and credentials.
 
-This applies to statuses, Events, ConfigMaps and logs.
+This applies in statuses, Events, ConfigMaps and logs.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Jobs with many pods: the operator doesn't look at each finished pod, but decides as if it looked at all pods."""
+"""Tests of jobs with many pods. The operator doesn't read each finished pod, but decides as if it had read all pods."""
 
 import asyncio
 from collections.abc import Callable

@@ -20,7 +20,7 @@ GROUPS: dict[str, list[Path]] = defaultdict(list)
 for _place in PLACES:
     GROUPS["/".join(map(str, _place[: 2 if _place[0] == "source" else 1]))].append(_place)
 TURNS = [0, *(pytest.param(turn, marks=pytest.mark.nightly) for turn in range(1, len(FORMS)))]
-"""In each turn, every place gets a different form of a secret, and neighbouring places get different forms. `make test` runs only the first
+"""In each turn, every field gets another form of a secret, and neighbouring fields get different forms. `make test` runs only the first
 turn."""
 NAMES = [("profile",), ("script", "framework")]
 """Fields with object names, which are shown unchanged. They are tested only with addresses that contain a secret."""

@@ -31,7 +31,7 @@ INDEXED = ("scan", "shuffle", "convert")
 LIES = ('{"kind": "commit", "runId": "../../etc", "files": -1}', '{"kind": "scan", "scan": "../../etc", "parts": 3}')
 ENDS = ("Succeeded", "Failed")
 ROUNDS = int(os.environ.get("FUZZ", "20"))
-"""The number of sequences. `make nightly` tries 60, and `make fuzz` 300."""
+"""The number of sequences. `make nightly` tries 60, and `make fuzz` tries 300."""
 policies = st.sampled_from(["Retain", "Delete"])
 job_names = st.sampled_from(JOBS)
 
@@ -42,7 +42,7 @@ class Died(BaseException):
 
 @contextlib.contextmanager
 def dying(world: World, *, at: int, carried_out: bool) -> Iterator[None]:
-    """Make the operator's process die at its write number `at`, before or after the API server has carried out the write."""
+    """Make the operator's process die at write number `at`, before or after the API server has carried out this write."""
     left = at
 
     def deadly(write: Any) -> Any:  # Any: a method of the client
@@ -127,9 +127,9 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names, parts=st.sampled_from([0, 2, 5]), slices=st.sampled_from([None, 3]))
     def the_step_succeeds(self, name: str, parts: int, slices: int | None = None) -> None:
-        """A plan pod that may ask for a scan asks for `parts` parts, or for no scan if `parts` is 0.
+        """A plan pod that may request a scan requests `parts` parts, or makes the plan itself if `parts` is 0.
 
-        A plan's shuffle has `slices` slices.
+        The plan has a shuffle with `slices` slices, or no shuffle if `slices` is None.
         """
         found = self.unfinished(name)
         if found is None:
@@ -228,7 +228,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names, writes=st.integers(1, 5), carried_out=st.booleans())
     def the_operator_dies_in_the_middle(self, name: str, writes: int, carried_out: bool) -> None:
-        """The operator dies at its nth write.
+        """The operator dies at write number `writes`.
 
         The API server might or might not have carried out this write. The next process knows only the stored objects.
         """
@@ -300,7 +300,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: any(self.body(name) is not None for name in JOBS))
     @rule(parts=st.sampled_from([0, 3]))
     def everything_can_still_end_well(self, parts: int) -> None:
-        """From any state: if no more faults happen, every job that isn't suspended ends, and every deleted job disappears."""
+        """From any state, if no more faults happen, every job that isn't suspended ends, and every deleted job disappears."""
         self.world.listen()
         for (plural, _, name), job in list(self.world.cluster.objects.items()):
             if plural == "jobs" and job["metadata"].get("annotations", {}).get(child_jobs.ANNOTATION_SUSPEND) == child_jobs.RESUMED:

@@ -1,5 +1,7 @@
-"""Random lives of a job in a Kueue queue: whatever the queue, the users and the pods do, the job's pods stay within the quota, and the job
-ends well."""
+"""Random sequences of events for a job in a Kueue queue.
+
+Whatever the queue, the users and the pods do, the job's pods stay within the quota, and the job succeeds in the end.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -114,14 +116,14 @@ class QueuedLife:
             self.change(suffix, {"spec": fields | ({"parallelism": ADMITTED} if is_queue_job else {})})
 
     def steps(self) -> list[tuple[str, Body]]:
-        """The unfinished Jobs of steps, by the ends of their names."""
+        """The unfinished Jobs of steps, keyed by the last part of their names."""
         jobs = [(suffix, self.world.job(suffix)) for suffix in self.world.jobs()]
         return [
             (suffix, job) for suffix, job in jobs if job["metadata"]["labels"][names.LABEL_STEP] in job_steps.BY_LABEL and not _ended(job)
         ]
 
     def waiting(self, *, suspended: bool) -> list[tuple[str, Body]]:
-        """The unfinished Jobs in the queue that are suspended, or those that aren't."""
+        """The unfinished Jobs in the queue: only suspended Jobs, or only active Jobs."""
         jobs = [(suffix, self.world.job(suffix)) for suffix in self.world.jobs()]
         in_queue = [(suffix, job) for suffix, job in jobs if QUEUE_LABEL in job["metadata"]["labels"] and not _ended(job)]
         return [(suffix, job) for suffix, job in in_queue if bool(job["spec"].get("suspend")) is suspended]

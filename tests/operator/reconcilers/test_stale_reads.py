@@ -1,6 +1,6 @@
-"""The observed state can be stale. The tests check that stale state never makes the operator delete, overwrite or forget objects.
+"""Tests that the operator never deletes, overwrites or forgets an object because the state that it has observed is stale.
 
-In each test the watch is late, or delivers an event in the middle of a request. The tests use the `World` of `world.py`.
+In each test, the watch is late, or delivers an event in the middle of a request. The tests use the `World` of `world.py`.
 """
 
 import asyncio
@@ -148,8 +148,10 @@ def test_a_pod_that_has_ended_after_all_is_not_declared_failed(world: World) -> 
 
 
 def test_the_finalizer_is_not_taken_away_by_what_the_policy_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy changes to Retain, and then back to Delete while the reconcile for Retain waits for a response. The test checks that the
-    output is removed."""
+    """The policy is changed to Retain.
+
+    While the reconcile for Retain waits for a response, the policy is changed back to Delete. The test checks that the output is removed.
+    """
     succeeded(world)
     world.edit(deletionPolicy="Retain")
     listing = world.cluster.list
@@ -272,7 +274,7 @@ def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(worl
 
 
 def test_a_child_that_somebody_deleted_is_made_again_when_the_job_controller_has_forgotten_it(world: World) -> None:
-    """The Job controller counts expected pods by the Job's name. A Job that takes over the name too soon gets no pods for minutes."""
+    """The Job controller counts expected pods by the Job's name. A new Job that gets the same name too soon has no pods for minutes."""
     world.running()
     before = world.job("convert-1")["metadata"]
     world.cluster.remove("jobs", NAMESPACE, before["name"])
@@ -428,7 +430,7 @@ def everything_listed() -> Streams:
 async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:
     settings = Settings(lease_namespace="n", identity="one")
 
-    async def connect() -> Any:  # Any: as above
+    async def connect() -> Any:  # Any: see above
         return cluster
 
     elector = LeaderElector(connect=connect, settings=settings, clock=cluster.clock, lost=lambda _: None)

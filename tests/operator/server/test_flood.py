@@ -64,7 +64,7 @@ async def asks(place: tuple[str, int], request: bytes, *, source: str = "127.0.0
 
 @pytest.fixture
 def flooding() -> Iterator[Any]:  # Any: a function that takes the address
-    """Start threads that open connections as fast as they can, and send no data, half a request, or a forged token."""
+    """Start threads that open connections as fast as they can. A connection sends no data, half a request, or a forged token."""
     stop, threads = threading.Event(), list[threading.Thread]()
     requests = [b"", b"POST /", f"POST {PROGRESS_PATH} HTTP/1.1\r\nAuthorization: Bearer a.b.c\r\nContent-Length: 2\r\n\r\n{{}}".encode()]
 

@@ -57,7 +57,7 @@ def test_what_another_pod_still_holds_is_not_given_away_except_for_a_little() ->
     rates = RequestRates()
     assert rates.shares(counts(40, limit=40.0), pod_uid="a", now=0, interval=2) == {"0": 40.0}
 
-    # Half of the 40 requests now belong to pod b, but pod a still uses all 40 until it reports again.
+    # Half of the 40 requests are meant for pod b, but pod a still sends all 40 until it reports again. So pod b gets only a few at first.
     assert rates.shares(counts(1, limit=40.0), pod_uid="b", now=1, interval=2) == {"0": 5.0}
     assert rates.shares(counts(120, limit=40.0), pod_uid="a", now=2, interval=2) == {"0": 20.0}
     assert rates.shares(counts(11, limit=40.0), pod_uid="b", now=3, interval=2) == {"0": 20.0}

@@ -11,7 +11,7 @@ class ArrowOptions(Model):
     """Options for `arrow`. A record batch ends when `batchSize` or `batchRecords` is reached."""
 
     batch_size: Quantity = "8Mi"
-    """Maximum bytes per record batch. Bytes are counted before compression. A worker keeps about one record batch in memory. A larger record gets a separate batch."""
+    """Maximum bytes per record batch. Bytes are counted before compression. A worker keeps about one record batch in memory. A record that is larger than this gets a separate batch."""
     batch_records: Annotated[int, Field(ge=1)] | None = None
     """Maximum records per batch. Default: no limit."""
     compression: Literal["None", "Lz4", "Zstd"] = "None"

@@ -18,7 +18,7 @@ class ParquetOptions(Model):
     """Options for `parquet`. A row group ends when `rowGroupSize` or `rowGroupRecords` is reached."""
 
     row_group_size: Quantity = "32Mi"
-    """Maximum bytes per row group. Bytes are counted before encoding and compression, and a number counts as at least four bytes. A worker needs about five times this size in memory. A larger record gets a separate row group."""
+    """Maximum bytes per row group. Bytes are counted before encoding and compression, and a number counts as at least four bytes. A worker needs about five times this size in memory. A record that is larger than this gets a separate row group."""
     row_group_records: Annotated[int, Field(ge=1)] | None = None
     """Maximum records per row group. Default: no limit."""
     compression: Literal["None", "Snappy", "Zstd", "Gzip"] = "Snappy"

@@ -62,7 +62,7 @@ class AnnotatedImagesSource(Model):
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
     """Number of the first class. The TF Object Detection API expects 1 and reserves 0 for background."""
     missing: Literal["Fail", "BadRecord", "Skip", "Empty"] = "Fail"
-    """What happens to files without a partner. Such files are images without an annotation, and annotations without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: an image without an annotation has no objects."""
+    """What happens to files without a partner. These files are images without an annotation, and annotations without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: an image without an annotation has no objects."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -27,7 +27,7 @@ class CsvSource(Model):
     """CSV files. Columns: the names in the header, or `0`, `1`, … without a header."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     encoding: Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows1252"] | None = None
     """Text encoding. A byte order mark at the beginning of a file takes precedence. UTF-16 files aren't divided among workers. Default: Utf8."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
@@ -41,11 +41,11 @@ class CsvSource(Model):
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each column has a name and a type. Default: planning infers the columns once, and every file must contain these columns."""
     defaults: NullDefaults | None = None
-    """Values for empty cells. The keys are columns. Use this field instead of the columns' `default`, so that `columns` needn't be listed. Write the values in the same form as values in the files, or `NaN` in a column of floats."""
+    """Values for empty cells. The keys are columns. With this field, you needn't list `columns` only to set their `default`. Write the values in the same form as values in the files, or `NaN` in a column of floats."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. Example: `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     null_words_of: Annotated[dict[Annotated[str, Field(max_length=256)], NullWords], Field(max_length=1024)] | None = None
-    """Words for nulls by column. The keys are columns. A cell with one of its column's words is a null, even in a String column. The word `""` stands for an empty cell. `nullWords` apply too."""
+    """Words for nulls by column. The keys are columns. A cell with one of its column's words is a null, even in a String column. The word `""` matches an empty cell. The words in `nullWords` apply too."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None

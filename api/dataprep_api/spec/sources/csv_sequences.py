@@ -11,10 +11,10 @@ _PAIRS = "labels.uris and uris must have the same number of entries"
 
 
 class CsvSequenceLabels(Model):
-    """Labels in separate files. The labels for `a/0.csv` below an entry of `source.csvSequences.uris` are in `a/0.csv` below the corresponding entry here."""
+    """Labels in separate files. For the file `a/0.csv` below an entry of `source.csvSequences.uris`, the labels are in the file `a/0.csv` below the corresponding entry of `labels.uris`."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders of labels. There is one for each entry of `uris`."""
+    """Folders of labels. Each entry of `uris` needs one folder."""
     per: Literal["Step", "Sequence"] = "Step"
     """Labels per step or per sequence. A label file has one row for each step, or a single row for the whole sequence."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
@@ -33,7 +33,7 @@ class CsvSequencesSource(Model):
     )
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`."""
     order: Literal["Bytes", "Numbers"] = "Bytes"
     """Order of the files of a URI. `Bytes`: by the bytes of their paths, so `10.csv` comes before `2.csv`. `Numbers`: digits count as numbers, so `10.csv` comes after `2.csv`."""
     encoding: Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows1252"] | None = None
@@ -53,7 +53,7 @@ class CsvSequencesSource(Model):
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Default: all columns."""
     per_sequence: Annotated[list[Column], Field(max_length=64)] = []
-    """Columns with one value per sequence. Every row repeats the value. A file whose rows contain different values in such a column is a bad record."""
+    """Columns with one value per sequence. Every row repeats the value. A file whose rows contain different values in one of these columns is a bad record."""
     labels: CsvSequenceLabels | None = None
     """Labels in separate files. Default: labels are columns of the same files."""
 

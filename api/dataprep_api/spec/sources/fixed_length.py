@@ -38,7 +38,7 @@ class FixedLengthSource(Model):
     """Binary records of the same length. Example: CIFAR-10. Columns: the fields."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     record_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)]
     """Bytes per record."""
     header_bytes: Annotated[int, Field(ge=0, le=2_147_483_647)] = 0

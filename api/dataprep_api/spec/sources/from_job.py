@@ -14,7 +14,7 @@ class FromJobSource(Model):
     """Data set of another DataPrepJob.
 
     The other job is in the same namespace, and its data set may have any format. This job waits until the other job is Complete. The
-    columns and subsets are those of the source `dataset`.
+    columns and subsets are the same as for the source `dataset`.
     """
 
     name: JobName

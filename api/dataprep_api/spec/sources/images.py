@@ -32,7 +32,7 @@ _CLASSES = "classes need labels that are names, but labelFrom is None or labelTy
 
 
 class FileNameLabel(Model):
-    """How to find the class in a file's name. The names of its folders are ignored."""
+    """How to find the class in a file's name. Folder names are ignored."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(rule("has(self.split) != has(self.pattern)", "set exactly one of split and pattern")),
@@ -70,7 +70,7 @@ class ImageList(Model):
     label_column: Column | None = None
     """Column of classes. The column is a name, or a position from 0. It needs `labelFrom: List`."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to add, such as captions or scores. The columns are names, or positions from 0. Their types are those of the sources csv, jsonl and parquet."""
+    """Columns to add, such as captions or scores. The columns are names, or positions from 0. Their types are determined as in the sources csv, jsonl and parquet."""
     defaults: NullDefaults | None = None
     """Values for nulls in `columns`. The keys are columns. Write the values as in the defaults of the sources csv, jsonl and parquet."""
     root: Uri | None = None
@@ -122,7 +122,7 @@ class ImagesSource(Model):
     listed: Annotated[ImageList | None, Field(alias="list")] = None
     """File that lists the images. The list is used instead of `uris`, and images are read in the order of the list."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """File extensions to read. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. With `list`, all listed images are read, unless `list.match` searches for their names."""
+    """File extensions to read. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. With `list`, the extensions apply only if `list.match` searches for names. Otherwise all listed images are read."""
     recursive: bool = True
     """Whether to search sub-folders."""
     label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"

@@ -47,9 +47,9 @@ class JoinTable(Model):
     source: TableSource
     """Source of its rows."""
     keys: Columns | None = None
-    """Key columns of this table. The columns are names or positions, as many as in `join.keys` and in the same order. Default: `join.keys`."""
+    """Key columns of this table. List the names or positions of the columns in the order of `join.keys`, one for each key. Default: `join.keys`."""
     prefix: Annotated[str, Field(max_length=63)] = ""
-    """Prefix of its other columns. The prefix distinguishes them from other tables' columns with the same names."""
+    """Prefix for the other columns of this table. The prefix distinguishes these columns from columns of other tables with the same names."""
     duplicates: Literal["Refuse", "First", "Last"] = "Refuse"
     """What happens to rows with the same key. `Refuse`: the job fails and names two such rows. `First`: the first such row in the source is used. `Last`: the last such row is used."""
     order_by: Columns | None = None
@@ -58,15 +58,15 @@ class JoinTable(Model):
     @model_validator(mode="after")
     def _check_duplicates(self) -> Self:
         if self.order_by is not None and self.duplicates != "Refuse":
-            raise ValueError(f"the table {self.name!r} has orderBy, so all rows with the same key are used; remove the field duplicates")
+            raise ValueError(f"the table {self.name!r} has orderBy, so all rows with the same key are used; remove the field 'duplicates'")
         return self
 
 
 class JoinSource(Model):
     """Tables, joined by key. The result has one record for each key that all tables have, sorted by key.
 
-    Columns: the keys (written only if the spec names them), then the other columns of each table, whose names begin with the table's
-    `prefix`.
+    Columns: the keys, then the other columns of each table. The keys are written only if a feature names them. The names of the other
+    columns begin with the table's `prefix`.
     """
 
     keys: Columns

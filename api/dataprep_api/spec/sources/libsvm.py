@@ -19,7 +19,7 @@ class LibsvmSource(Model):
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     one_based: bool = True
     """Whether indexes start at 1. In most files, they do. If false, indexes start at 0. The numbers in the column `keys` always start at 0."""
     num_features: Annotated[int, Field(ge=1, le=2**53)] | None = None

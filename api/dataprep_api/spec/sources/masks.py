@@ -37,7 +37,7 @@ class MasksSource(Model):
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Source of subset names. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
     missing: Literal["Fail", "BadRecord", "Skip"] = "Fail"
-    """What happens to files without a partner. Such files are images without a mask, and masks without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning."""
+    """What happens to files without a partner. These files are images without a mask, and masks without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

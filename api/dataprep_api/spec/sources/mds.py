@@ -8,10 +8,10 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class MdsSource(Model):
-    """MosaicML Streaming data sets. They are written by `MDSWriter`. Columns: those of the writer. A folder with an `index.json` is a subset."""
+    """MosaicML Streaming data sets. `MDSWriter` writes these data sets. Columns: the writer's `columns`. A folder with an `index.json` is a subset."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders. A folder has an `index.json`, or sub-folders that do, such as `train` and `val`. The entries are read in the order of this list."""
+    """Folders. The `index.json` is in the folder itself, or in its sub-folders, such as `train` and `val`. The entries are read in the order of this list."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. Default: all columns."""
 

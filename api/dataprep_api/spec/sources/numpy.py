@@ -14,7 +14,7 @@ class NumpySource(Model):
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)] | None = None
-    """.npy or .npz files, in order. Entries are files, folders or globs. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """.npy or .npz files, in order. Entries are files, folders or globs. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     members: Annotated[dict[Annotated[str, Field(max_length=256)], Column], Field(min_length=1, max_length=256)] | None = None
     """Columns from arrays of .npz files. Example: `{image: x_train, label: y_train}`. Default: every array, with its name."""
     arrays: Annotated[dict[Annotated[str, Field(max_length=256)], Uri], Field(min_length=1, max_length=64)] | None = None

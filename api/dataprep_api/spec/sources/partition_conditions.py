@@ -1,4 +1,5 @@
-"""The conditions of `partitions`, which choose folders by their names (`date: ">= 2026-01-01"`). This module only parses and checks them.
+"""The conditions of `partitions`, which choose folders by their names (`date: ">= 2026-01-01"`). This module only parses and checks the
+conditions.
 
 condition := test ("and" test)*
 test      := ("==" | "=" | "!=" | "<" | "<=" | ">" | ">=") value | ["not"] "in" value ("," value)* | "is" ["not"] "null"
@@ -100,7 +101,7 @@ def _test(tokens: list[tuple[str, str]], text: str) -> PartitionTest:
 
 def _check_conditions(conditions: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
     if info.data.get("hive_partitions") is None:
-        raise ValueError("partitions needs hivePartitions: Infer or String, which reads the folders' names")
+        raise ValueError("partitions needs hivePartitions: Infer or String, so that the folders' names are read")
     for name, condition in conditions.items():
         try:
             parse(condition)

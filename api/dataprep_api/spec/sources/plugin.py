@@ -15,7 +15,7 @@ class PluginSource(Model):
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     callable: Callable
     """Function as `module:function`, or an entry point. The module is in the image or in `spec.code`. The entry point belongs to the group `dataprep.plugins`."""
     options: Options = Options()

@@ -14,7 +14,7 @@ class SequenceFileSource(Model):
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, map files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, map files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -11,7 +11,7 @@ SQLITE = "sqlite:///"
 _URL: Final = "^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$"
 _HIDDEN: Final = "(?i)[?&][^=&]*(pass|pwd|secret|token|scram|%)[^=&]*="
 """Matches libpq options that contain a secret or name a file with a secret. A name with a percent sign matches too, because it could be the escaped name of such an option."""
-_WANTED: Final = "expected postgresql://user@host:5432/database?options or sqlite:/// and a path, without a password or a password file: a password comes from a Secret"
+_WANTED: Final = "expected postgresql://user@host:5432/database?options, or sqlite:/// and a path; the URL can't contain a password or name a password file, because the password comes from a Secret"
 
 
 def _a_url(value: str) -> str:
@@ -32,8 +32,8 @@ class SqlPartitions(Model):
 class SqlSource(Model):
     """Rows of an SQL query. Columns: the result's columns."""
 
-    # The rule for `url` is on the object, not on the field: if a field breaks its own pattern or rule, the API server prints the field's
-    # value, which may contain a password.
+    # The rule for `url` is on the object and not on the field. If a field broke its own pattern or rule, the API server would print the
+    # field's value, which may contain a password.
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(f"self.url.matches('{_URL}') && (self.url.startsWith('sqlite:') || !self.url.matches('{_HIDDEN}'))", _WANTED, path=".url")
@@ -45,7 +45,7 @@ class SqlSource(Model):
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
     """SELECT statement. It becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]
-    """Columns of a unique order. They are columns of the query's result. No two rows may have the same values in all of these columns."""
+    """Columns of a unique order. List columns of the query's result. No two rows may have the same values in all of these columns."""
     partition_by: SqlPartitions | None = None
     """Parts to read in parallel. Default: one part."""
     defaults: NullDefaults | None = None
@@ -64,6 +64,6 @@ class SqlSource(Model):
     def inputs(self) -> list[str]:
         """Return the file of an SQLite database.
 
-        For a database server the list is empty, because no store could read the server's address.
+        For a database server, the list is empty, because its address isn't a file in a store.
         """
         return [self.url.removeprefix(SQLITE)] if self.url.startswith(SQLITE) else []

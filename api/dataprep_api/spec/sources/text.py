@@ -14,7 +14,7 @@ class TextSource(Model):
     """Text files: one record per line. Files may be compressed. Column: `text`, the line without its end (LF or CRLF)."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     type: Literal["String", "Bytes"] = "String"
     """Type of the column. `String`: UTF-8. A line that isn't UTF-8 is a bad record, and a byte order mark is removed. `Bytes`: lines are kept unchanged."""
     encoding: Literal["Utf8", "Utf16Le", "Utf16Be", "Latin1", "Windows1252"] | None = None

@@ -41,9 +41,9 @@ class TfrecordSource(Model):
     """TFRecord files. They contain messages of the type tf.train.Example or SequenceExample. Files may be gzipped. Columns: the features."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name. In a folder that a DataPrepJob wrote, each split is a subset."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name. In a folder that a DataPrepJob wrote, each split is a subset."""
     features: Annotated[list[TfrecordFeature], Field(min_length=1, max_length=1024)] | None = None
-    """Features to read. Other features are ignored. Default: planning takes the features once from the manifest of a DataPrepJob's folder or from the first records, and a record with any other feature is bad."""
+    """Features to read. Other features are ignored. Default: planning takes the features once, from the manifest of a DataPrepJob's folder or from the first records. A record with any other feature is bad."""
     raw: bool = False
     """Whether to pass on records unparsed. If true, the only column is `record`, which contains bytes."""
 

@@ -14,7 +14,7 @@ class WholeFileSource(Model):
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder means every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     extensions: (
         Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,16}$", max_length=16)]], Field(min_length=1, max_length=64)] | None
     ) = None

@@ -48,7 +48,7 @@ class Decode(Model):
 
 
 class Resize(Model):
-    """Resizes images. Set `height` and `width`, or `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
+    """Resizes images. Set `height` and `width`, or `shortestSide`. Images are shrunk with antialiasing."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -102,7 +102,7 @@ class Standardize(Model):
     `tf.image.per_image_standardization`. With `mean` and `deviation`, all images use the values that you set. With `split`, all images use
     the values that planning collects from this split.
 
-    The formula for single images is (x - mean) / max(deviation, 1/√N) for an image of N numbers. A uniform image becomes zeros.
+    By default, x becomes (x - mean) / max(deviation, 1/√N) in an image of N numbers. A uniform image becomes zeros.
     """
 
     model_config = ConfigDict(

@@ -14,7 +14,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     logs.add_argument("--failed", action="store_true", help="only logs of failed pods")
     logs.add_argument("-f", "--follow", action="store_true", help="follow the logs while the pods run")
     logs.set_defaults(command=_logs, is_light=True)
-    retry = commands.add_parser("retry", help="try a failed DataPrepJob again; it makes only the missing files (needs kubectl)")
+    retry = commands.add_parser("retry", help="retry a failed DataPrepJob, which makes only the missing files (needs kubectl)")
     retry.add_argument("job", help="name of the DataPrepJob")
     retry.add_argument("-n", "--namespace", help="its namespace")
     retry.set_defaults(command=_retry, is_light=True)

@@ -59,7 +59,7 @@ class Explanation:
     def _below(self, schema: Schema, path: str, within: tuple[int, ...]) -> Iterator[tuple[str, Schema]]:
         holder = self._object(schema)
         if id(holder) in within:
-            return  # an object that contains objects of its own kind
+            return  # the object contains objects of the same type
         for name, field, _ in self._fields(holder):
             below = f"{path}.{name}" if path else name
             if path or name not in _OBJECT_FIELDS:
@@ -80,7 +80,7 @@ class Explanation:
         return schema if "properties" in schema else {}
 
     def _only(self, schema: Schema) -> Schema:
-        """Resolves a reference, or an optional value with a single type, to the schema that it stands for."""
+        """Resolves a reference, or an optional value with a single type, and returns the resulting schema."""
         if "$ref" in schema:
             return self._only(self._definitions[str(schema["$ref"]).removeprefix("#/$defs/")])
         alternatives = self._alternatives(schema)
@@ -88,7 +88,7 @@ class Explanation:
 
     @staticmethod
     def _alternatives(schema: Schema) -> list[Schema]:
-        # Leave out a string type whose only keyword is a pattern. It stands for a param (`${…}`), which every field accepts.
+        # Leave out a string type whose only keyword is a pattern. It describes a param (`${…}`), which every field accepts.
         return [
             each
             for each in schema.get("anyOf", ())

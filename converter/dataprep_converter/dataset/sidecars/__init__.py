@@ -1,8 +1,8 @@
 """Makes the metadata of a finished data set: small files that its readers expect. Each kind of metadata has its own module.
 
-These files have hidden names, so that a reader of all visible files in the folder finds only data. The only metadata files with
-visible names are those that a format's own reader opens by name (`names.split_files`). The commit step writes the metadata before the
-manifest, which contains the files' sizes and digests.
+These files have hidden names, so that a reader of all visible files in the folder finds only data. The only metadata files with visible
+names are the files that a format's own reader opens by name (`names.split_files`). The commit step writes the metadata before the manifest,
+which contains the files' sizes and digests.
 """
 
 import os
@@ -53,7 +53,7 @@ class FinishedDataSet:
     uri: str
     """The data set's location.
 
-    Files other than those of `PLACED` must not contain the location, because the location would be wrong in a copy of the folder.
+    Only the files of `PLACED` may contain the location. In any other file, the location would be wrong in a copy of the folder.
     """
     manifest: Manifest
     """The manifest as it is before the metadata files are added."""
@@ -98,4 +98,4 @@ def location_files(uri: str, manifest: Manifest) -> Made:
 def absolute(uri: str) -> str:
     """Returns the absolute URI of a folder. A local path becomes `file:///…`."""
     path = uri.removeprefix("file://")
-    return uri.rstrip("/") if "://" in path else f"file://{os.path.abspath(path)}"  # noqa: PTH100 - links stay links
+    return uri.rstrip("/") if "://" in path else f"file://{os.path.abspath(path)}"  # noqa: PTH100 - symbolic links are kept

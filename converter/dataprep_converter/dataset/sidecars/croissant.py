@@ -157,8 +157,8 @@ def _classes(number: int, label: str, classes: list[str]) -> Mapping[str, Any]:
 def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
     """Returns a record set for each shard. Returns an empty list if Croissant can't describe the shards' columns.
 
-    The columns of very many shards aren't described. Such shards are listed only as sets of files, and mlcroissant can't find a set's files
-    outside the description's folder. So mlcroissant would read no records.
+    Very many shards get no record sets either. They are listed only as sets of files, and mlcroissant can't find a set's files outside the
+    description's folder. So mlcroissant would read no records.
     """
     columns, manifest = _columns(finished), finished.manifest
     if not columns or is_large(manifest.files):

@@ -41,5 +41,5 @@ def _numbers(classes: list[str]) -> dict[str, int]:
 
 
 def _line(name: str) -> str:
-    """Returns the name after escaping unprintable characters, such as line breaks."""
+    """Returns the name. Unprintable characters, such as line breaks, are escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)

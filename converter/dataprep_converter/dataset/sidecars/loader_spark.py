@@ -96,8 +96,10 @@ def parquet(finished: FinishedDataSet) -> str:
 
 
 def _is_of_spark(kind: Any) -> bool:
-    """Returns whether Spark can read a Parquet column that keeps this type. Spark can't read times of day, nanoseconds or long decimals.
-    `kind` is None for a column that keeps no type."""
+    """Returns whether Spark can read a Parquet column of times or decimals of type `kind`, which is None for all other columns.
+
+    Spark can't read times of day, nanoseconds or long decimals.
+    """
     if kind is None or pa.types.is_date(kind) or pa.types.is_duration(kind):
         return True
     return bool(kind.precision <= _MOST_DIGITS if pa.types.is_decimal(kind) else pa.types.is_timestamp(kind) and kind.unit != "ns")

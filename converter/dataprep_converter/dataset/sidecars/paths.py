@@ -25,7 +25,7 @@ def place(uri: str, manifest: Manifest) -> Made:
 
 
 def _lines(manifest: Manifest, split: str, *, folder: str) -> bytes:
-    """Returns a line for each of the split's files: the folder, and the path in it."""
+    """Returns a line for each of the split's files: `folder`, followed by the file's relative path."""
     lines = BytesIO()
     for file, of_split in plain_fields(manifest.files, "file", "split"):
         if of_split == split:

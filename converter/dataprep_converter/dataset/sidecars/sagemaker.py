@@ -64,7 +64,7 @@ def _inputs() -> list[str]:
 
 
 def file_of_other_split(manifest: Manifest, name: str, beginning: str) -> str | None:
-    """Returns the first file that isn't in the split with this name, but has the prefix of the split's files. Returns None if there is none."""
+    """Returns the first file of a split other than `name` whose path begins with `beginning`. Returns None if there is none."""
     files = plain_fields(manifest.files, "file", "split")
     return next((file for file, split in files if split != name and file.startswith(beginning)), None)
 
@@ -72,7 +72,7 @@ def file_of_other_split(manifest: Manifest, name: str, beginning: str) -> str | 
 def beginnings(manifest: Manifest) -> dict[str, str]:
     """Returns the common prefix of the file names of each split.
 
-    If all files of the split are in a folder of their own, the prefix is the folder's name and a slash.
+    If the split's files are in a separate folder, the prefix is the folder's name and a slash.
     """
     by_split = {split.name: _FileNames() for split in manifest.splits}
     for file, split in plain_fields(manifest.files, "file", "split"):

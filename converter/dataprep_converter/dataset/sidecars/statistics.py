@@ -48,8 +48,8 @@ class _Json(str):
 def _to_json(value: Any, indent: str = "\n") -> str:
     """Returns JSON text. Each entry of a dict that contains other dicts is written on its own line. All other values are on one line.
 
-    This function doesn't use json's `indent`, because with `indent` the json module formats each value in Python code instead of C. For 22
-    features, that would take longer than converting 200,000 records.
+    This function doesn't use json's `indent`: the json module would then format each value in Python code instead of C. For 22 features,
+    that would take longer than converting 200,000 records.
     """
     if isinstance(value, _Json):
         return value
@@ -70,7 +70,7 @@ def read_statistics(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] 
         return None
     content = folder.read(STATISTICS)
     if content is None or hashlib.sha256(content).hexdigest() != entry.sha256:
-        raise NotWhole(f"{folder.at(STATISTICS)} is {'missing' if content is None else 'not the one that the manifest names'}.")
+        raise NotWhole(f"{folder.at(STATISTICS)} is {'missing' if content is None else 'not the file that the manifest names'}.")
     document: dict[str, Any] = json.loads(content)
     return document
 

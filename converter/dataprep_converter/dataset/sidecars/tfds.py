@@ -4,7 +4,7 @@
     _tfds/dataset/1.0.0/features.json             how each feature is stored
     _tfds/dataset/1.0.0/<feature>.labels.txt      class names, one on each line
 
-The name and version in TFDS are constant, so that equal data sets have equal folders, and the folder's path is known. The files are
+All data sets have the same name and version in TFDS. So the folder's path is known, and equal data sets have equal folders. The files are
 made only for uncompressed TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names. TFDS numbers shards with
 five digits. The files have the form that tensorflow_datasets 4.9.10 writes.
 """
@@ -44,7 +44,7 @@ def make(finished: FinishedDataSet) -> Made:
         template = _template(files, split, finished)
         if template is None:
             return
-        # Most shards have equal lengths, and equal texts are stored once.
+        # Most shards have the same number of records, so equal texts are stored only once.
         lengths = [intern(str(records)) for name, records in plain_fields(manifest.files, "split", "records") if name == split.name]
         splits.append({"filepathTemplate": _UP + template, "name": split.name, "numBytes": str(split.size), "shardLengths": lengths})
     info = {
@@ -83,14 +83,14 @@ def _template(files: Iterable[str], split: ManifestSplit, finished: FinishedData
 
 
 def _classes(feature: FeatureSpec, finished: FinishedDataSet) -> list[str] | int | None:
-    """Returns the names of a feature's classes or, if there are no names that TFDS accepts, the number of classes.
+    """Returns the names of a feature's classes. Returns the number of classes if there are no names, or if TFDS doesn't accept them.
 
     Returns None if the feature's value isn't a single class.
     """
     if not feature.label or feature.kind != "int64" or feature.shape:
         return None
     class_names = finished.manifest.labels.get(feature.name, [])
-    # TFDS strips white space from the lines of its file of class names, ignores empty lines, and requires unique names.
+    # When TFDS reads class names from its file, it strips white space, ignores empty lines, and requires unique names.
     if (
         class_names
         and len(set(class_names)) == len(class_names)
@@ -117,8 +117,8 @@ def _feature(feature: FeatureSpec, classes: list[str] | int | None) -> Mapping[s
 def _optional(feature: FeatureSpec) -> Mapping[str, Any]:
     """Describes an optional tensor. In TFDS, only tensors can be optional, so class labels are described as numbers, and images as bytes.
 
-    For a null, TFDS returns the type's lowest number, or an empty text. For a boolean, it would return False, so booleans are described as
-    numbers.
+    For a null, TFDS returns the type's lowest number, or an empty text. For a null boolean, TFDS would return False, so booleans are
+    described as numbers.
     """
     if feature.shape == (-1,):
         return _feature(feature, None)  # a null is an empty list

@@ -3,7 +3,7 @@
     # file_<n>.<the URI's extension, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 
 DL4J writes the URI list first, but can read it at any position. This encoder writes the list last, so that files can be written before all
-URIs are known. The format doesn't store labels: DL4J derives them from the URIs, and the job only counts them.
+URIs are known. The job counts labels, but the format doesn't store them: DL4J derives labels from the URIs.
 """
 
 import re
@@ -68,7 +68,7 @@ class FileBatchEncoder(SingleFile):
 
 
 def content_and_uri(options: FileBatchOptions, features: Sequence[FeatureSpec]) -> tuple[str, str]:
-    """Return the names of two features: the one with the files' bytes, and the one with their URIs.
+    """Return the name of the feature with the files' bytes, and the name of the feature with the files' URIs.
 
     Raises BadSpec if either feature is missing.
     """
@@ -79,7 +79,7 @@ def content_and_uri(options: FileBatchOptions, features: Sequence[FeatureSpec]) 
 
 
 def uri_of(uri_or_path: str, base: str) -> str:
-    """Return a URI unchanged, and prefix a path with `base`. Characters that a URI can't contain are escaped."""
+    """Return a URI unchanged. For a path, return the path with the prefix `base`. Characters that a URI can't contain are escaped."""
     return quote(uri_or_path, safe=f"{_PATH_SIGNS}%?#[]") if _SCHEME.match(uri_or_path) else base + quote(uri_or_path, safe=_PATH_SIGNS)
 
 

@@ -48,11 +48,11 @@ class NumberBuffer:
 
     @property
     def parts(self) -> list[Values]:
-        """The values in pieces. Each piece holds any number of records, or of steps if the feature is a sequence."""
+        """The values, in pieces of any size. A piece's first dimension counts records or, for a sequence feature, steps."""
         return self._parts
 
     def values(self) -> Values:
-        """Return all values. The first dimension has one entry per record or, for a sequence feature, one entry per step of all records."""
+        """Return all values. The first dimension counts records or, for a sequence feature, the steps of all records."""
         return np.concatenate(self._parts) if self._parts else np.empty((0, *self.step_shape), self.feature.dtype)
 
     def counts(self) -> npt.NDArray[np.int64]:

@@ -9,9 +9,9 @@ The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0
 in the order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because it would need a PAX header,
 on which some readers fail.
 
-Readers split a name at the first dot in the name's last path component. So this component of a key has no dots. Samples whose members have
-the same extensions are encoded together, as a group. A batch can contain several groups, because a missing value has no member and an
-image's extension depends on the image's type.
+Readers split a name at the first dot in the name's last path component. So a key has no dots in its last path component. Samples whose
+members have the same extensions are encoded together, as a group. A batch can contain several groups, because a missing value has no member
+and an image's extension depends on the image's type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -187,7 +187,7 @@ class WebdatasetEncoder(SingleFile):
         return "tar"
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Store the shard's number. Keys that don't come from a feature begin with this number."""
+        """Store the shard's number. If no feature provides the keys, they begin with this number."""
         del seed
         self._shard = shard.index
 
@@ -254,7 +254,7 @@ class WebdatasetEncoder(SingleFile):
 
 
 _EXTENSIONS: Final = ("", *dict.fromkeys(MAGICS.values()), _UNKNOWN)
-"""The extensions of images. `_kinds` returns indexes into this tuple, where index 0 stands for the member's own extension."""
+"""The extensions of images. `_kinds` returns indexes into this tuple, where index 0 means the member's own extension."""
 
 
 def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:

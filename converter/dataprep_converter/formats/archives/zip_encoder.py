@@ -40,7 +40,7 @@ Bytes = bytes | bytearray | memoryview
 
 @dataclass(frozen=True)
 class Member:
-    """What an archive stores about one of its members."""
+    """The facts that an archive stores about one of its members."""
 
     name: bytes
     method: int

@@ -146,7 +146,7 @@ class _Table:
 
 def _unsigned(data: bytes, form: str, place: int) -> int:
     if place < 0:
-        # struct would count a negative position from the end.
+        # `unpack_from` would count a negative offset from the end of the data.
         raise _NoMessage
     value: int = struct.unpack_from(form, data, place)[0]
     return value

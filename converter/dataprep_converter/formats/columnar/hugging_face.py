@@ -2,7 +2,7 @@
 
     image          struct<bytes: binary, path: string>        the path is null, because `bytes` is the complete file
     class label    int64
-    tensor         nested fixed_size_lists, because `datasets` supports no extension types but its own
+    tensor         nested fixed_size_lists, because `datasets` supports only its own extension types
     metadata       `huggingface`: {"info": {"features": {NAME: {"_type": "Image"} | {"names": [...], "_type": "ClassLabel"}}}}
 
 `datasets` takes a feature from the metadata if the feature's type matches the column, and derives all other features from the columns.

@@ -1,4 +1,4 @@
-"""Decoder for `parquet`. It verifies the page checksums."""
+"""Decoder for `parquet`. The page checksums are verified."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

@@ -90,7 +90,7 @@ class ParquetEncoder(SingleFile):
 
     @cached_property
     def _writer(self) -> Any:
-        """The Parquet writer, which is opened when the first row group is written, because the schema contains the class names."""
+        """The Parquet writer. It is opened with the first row group, because the class names in its schema aren't known earlier."""
         compression, level = self._compression
         return _parquet.ParquetWriter(
             self._pieces, self._schema, compression=compression, compression_level=level, write_page_checksum=True

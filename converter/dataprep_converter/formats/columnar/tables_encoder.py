@@ -63,7 +63,7 @@ class Groups:
     """Divides a stream of batches into groups of records. A group ends before the record that would make it too large."""
 
     def __init__(self, features: Sequence[FeatureSpec], *, most_bytes: int, most_records: int | None, least_bytes: int = 1) -> None:
-        """Make an empty group. Each number counts as at least `least_bytes` bytes."""
+        """Make an empty group. In a group's size, numbers smaller than `least_bytes` bytes count as `least_bytes` bytes."""
         self._features = ordered(features)
         self._least_bytes = least_bytes
         self.schema = schema_of(self._features)
@@ -101,7 +101,7 @@ class Groups:
         return max(self._least_bytes, np.dtype(feature.dtype).itemsize if feature.kept is None else _size_of(feature.kept))
 
     def rest(self) -> pa.RecordBatch | None:
-        """Return the last group, which has the remaining records, or None if there are none."""
+        """Return the remaining records as the last group, or None if no records remain."""
         return self._build_group() if self._records else None
 
     def _build_group(self) -> pa.RecordBatch:
@@ -120,7 +120,10 @@ class Groups:
 
 
 def _nested_values(parts: Sequence[Array], feature: FeatureSpec) -> Array:
-    """Convert JSON texts, which a step might have changed, to nested values. Raises BadData for a text that isn't of the feature's type."""
+    """Convert JSON texts to nested values.
+
+    Raises BadData for a text that isn't of the feature's type, because a step may have changed the text.
+    """
     assert feature.nested is not None  # noqa: S101 - the caller has checked it
     texts: Array = pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
     try:

@@ -31,7 +31,7 @@ class Dl4jDatasetDecoder:
         self._is_multi = options.get("holds") == "MultiDataSet"
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """Yield the records. The offset of every record is that of the first array, because a record spans all arrays."""
+        """Yield the records. Every record has the offset of the first array, because a record spans all arrays."""
         data = _Bytes(b"".join(pieces))
         counts = self._counts(data)
         first = data.at
@@ -58,9 +58,9 @@ class Dl4jDatasetDecoder:
         return {name: (values if name in sequences else np.ravel(values)).tolist() for name, values in record.items()}
 
     def _counts(self, data: "_Bytes") -> list[int]:
-        """Return how many arrays of each kind the file has: features, labels, feature masks and label masks.
+        """Return the number of arrays of each kind: features, labels, feature masks and label masks.
 
-        Raises BrokenRecord if the numbers of arrays match neither the manifest nor a file without records.
+        Raises BrokenRecord if the numbers differ from the manifest. A file without records has no arrays, so zeros are valid too.
         """
         expected_counts = [len(self._features), len(self._labels), *(self._masks(part) for part in (self._features, self._labels))]
         if self._is_multi:

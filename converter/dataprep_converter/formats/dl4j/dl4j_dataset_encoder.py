@@ -97,7 +97,8 @@ def _arrays(buffers: Sequence[NumberBuffer]) -> tuple[list[Values], list[Values]
     arrays = [array for array, _ in masked_arrays]
     if all(mask is None for _, mask in masked_arrays):
         return arrays, []
-    # Write a mask of ones instead of ND4J's placeholder for a missing mask: only the process that wrote a placeholder recognises it.
+    # Write a mask of ones instead of ND4J's placeholder for a missing mask, because only the process that wrote a placeholder recognises
+    # it.
     return arrays, [np.ones((len(array), 1), np.float32) if mask is None else mask for array, mask in masked_arrays]
 
 

@@ -23,7 +23,7 @@ class Kind:
 
     name: str
     flags: int
-    """The flags that stand for the type in the buffer with the array's shape."""
+    """The flags that represent the type in the buffer with the array's shape."""
 
 
 KINDS: Final[Mapping[str, Kind]] = {

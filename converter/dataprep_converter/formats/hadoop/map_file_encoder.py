@@ -5,9 +5,9 @@
     # index: a sequence file with block compression. It has one entry per interval of records in `data`: (key, LongWritable position in
     # `data`).
 
-The position is that of the record or, if a sync marker directly precedes the record, that of the marker. With block compression, the
-position is that of the record's block, and the index has at most one entry per block. Given our sync markers, Hadoop's own writer produces
-the same bytes for an uncompressed `data`. Source: hadoop-common, MapFile.java.
+The position points to the record or, if a sync marker directly precedes the record, to the marker. With block compression, the position
+points to the record's block, and the index has at most one entry per block. Given our sync markers, Hadoop's own writer produces the same
+bytes for an uncompressed `data`. Source: hadoop-common, MapFile.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +99,10 @@ class MapFileEncoder(SingleFile):
         return {_INDEX: bytes(self._index)}
 
     def _start_files(self) -> tuple[bytes, Frames, Blocks]:
-        """Return the header (empty if it has already been written), and the objects that frame the records of `data` and of `index`."""
+        """Return the header, and the objects that frame the records of `data` and of `index`.
+
+        The header is empty if it has already been written.
+        """
         if self._frames is not None and self._index_frames is not None:
             return b"", self._frames, self._index_frames
         level = self._options.compression_level

@@ -7,8 +7,8 @@
     # A block:     sync | vint records | 4 x (vint length | zlib):  key lengths, keys, value lengths, values          Lengths are vints.
 
 With the compression `Record`, each value is a zlib stream. A block ends with the record that brings the block's keys and values to at least
-1,000,000 bytes. A sync precedes each block. In a file without blocks, a sync precedes each record that begins 102,400 or more bytes after
-the previous sync (or after the file's beginning).
+1,000,000 bytes. A sync precedes each block. In a file without blocks, a sync precedes each record that begins at least 102,400 bytes after
+the previous sync. For the first sync, this distance is measured from the beginning of the file.
 
 Hadoop's sync marker is random. Our marker is derived from the job's seed, the split and the shard, so that equal records give equal bytes.
 Given our marker, Hadoop's own writer produces the same bytes for uncompressed files. Source: hadoop-common, SequenceFile.java.
@@ -64,8 +64,8 @@ class Frames(Protocol):
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
         """Add records.
 
-        Return the bytes that can now be written, and for each record its position in the file or, with block compression, the position of
-        its block.
+        Return the bytes that can now be written, and each record's position in the file. With block compression, a record has the
+        position of its block.
         """
         ...
 
@@ -237,7 +237,7 @@ class SequenceFileEncoder(SingleFile):
         return head + framed.close()
 
     def _start_file(self) -> tuple[bytes, Frames]:
-        """Return the file's header (empty if it has already been written), and the object that frames the records."""
+        """Return the file's header, which is empty if it has already been written. Also return the object that frames the records."""
         if self._frames is not None:
             return b"", self._frames
         sync = marker(self._shard, seed=self._seed)

@@ -42,11 +42,11 @@ class WritableLayout(Protocol):
 
 
 HEAD: Final = 64
-"""How many of an object's first bytes are needed to determine its size."""
+"""The number of bytes at the beginning of an object that are needed to determine its size."""
 
 
 def form_of(writable: object) -> WritableLayout:
-    """Return the binary layout of the objects that an encoder's Writable writes."""
+    """Return the binary layout of the objects that an encoder writes with `writable`."""
     if isinstance(writable, RecordWritable):
         return _Records(writable.features, width=writable.width, is_sequence=writable.is_sequence)
     if isinstance(writable, ExampleWritable):
@@ -56,7 +56,7 @@ def form_of(writable: object) -> WritableLayout:
 
 
 class Long:
-    """A LongWritable that isn't a feature, but a record number or a position in a file."""
+    """A LongWritable that contains a record number or a position in a file, rather than a feature."""
 
     def size(self, _begin: bytes) -> int:
         """Return 8, the size of every LongWritable."""
@@ -71,7 +71,7 @@ class Example:
     """A BytesWritable with a tf.train.Example."""
 
     def size(self, begin: bytes) -> int:
-        """Return the size of the length field and of the message."""
+        """Return the total size of the length field and the message."""
         return _INT.size + _length(begin)
 
     def parse(self, data: bytes) -> dict[str, Any]:
@@ -144,7 +144,10 @@ class _Records:
             raise ValueError(f"{places} values instead of {self._width}")
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """Return the values, keyed by feature. A feature's list is empty for a null, and in a sequence that has no steps."""
+        """Return the values, keyed by feature. A null becomes an empty list.
+
+        In a sequence without steps, all features have empty lists.
+        """
         self.size(data)
         if not self._is_sequence:
             values, at = self._values(data, _INT.size)
@@ -171,7 +174,7 @@ class _Records:
 
 
 def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
-    """Return the value at `at` as a list, which is empty for a null, and return the position of the next value."""
+    """Return the value at `at` as a list, and the position of the next value. For a null, the list is empty."""
     code, at = _unpack(_TYPE, data, at), at + _TYPE.size
     if code == NULL:
         return [], at

@@ -122,7 +122,7 @@ def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[Feat
 def holds_null(options: SequenceFileOptions | MapFileOptions, feature: FeatureSpec) -> bool:
     """Return whether the job's values can hold a null for a feature.
 
-    A tf.train.Example can hold one for a list of values, and a DL4J record for a single number or text.
+    A tf.train.Example can hold a null for a list of values. A DL4J record can hold a null for a single number or text.
     """
     if feature.name == options.key:
         return False
@@ -272,7 +272,7 @@ def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
 
 
 def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
-    """Combine consecutive parts into one. Each of the parts has the same size in all rows."""
+    """Combine consecutive parts of fixed size into one part."""
     out = np.empty((rows, sum(len(part) if isinstance(part, bytes) else part.width for part in run)), np.uint8)
     at = 0
     for part in run:
@@ -305,7 +305,7 @@ def _prefix_types(feature: FeatureSpec, column: Array) -> Part:
 
 
 def _drop_missing(matrix: npt.NDArray[np.uint8], column: Array) -> Ragged:
-    """Remove the value of each null, so that only the type is left."""
+    """Store each null as DL4J's type for nulls, without a value."""
     missing = null_mask(column)
     matrix[missing, :2] = (0, NULL)
     mask = np.ones(matrix.shape, np.bool_)
@@ -322,7 +322,7 @@ def _texts(column: Array) -> Part:
 
 
 def _prefix_heads(part: Part, head: Callable[[int], bytes]) -> Part:
-    """Precede each content with a header that depends on the content's length. A null becomes DL4J's null."""
+    """Begin each row with the header that `head` returns for the length of the row's content. A null becomes DL4J's null."""
     if isinstance(part, Fixed):
         return joined([head(part.width), part], len(part.values))
     heads, sizes = look_up(part.lengths, lambda length: struct.pack(">h", NULL) if length == MISSING else head(length))

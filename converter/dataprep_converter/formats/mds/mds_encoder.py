@@ -3,8 +3,7 @@
     # A shard:   uint32 records | uint32 offset of each record, and of the end | columns as JSON | records       (little-endian)
     # A record:  uint32 size of each column whose size varies | contents of all columns, sorted by the bytes of their names
 
-The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). The library's encodings have these names, and store these
-contents:
+The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). The library has these encodings, with these contents:
 
     # int (int64), uint8 … float64     the number              ndarray:<dtype>:<shape>     the numbers of a tensor, row-major
     # str, bytes, jpeg, png            the unchanged bytes     ndarray:<dtype>             ndim << 2 | n, the shape in uint<8 << n>, numbers

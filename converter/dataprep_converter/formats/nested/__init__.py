@@ -1,4 +1,4 @@
 """Nested values (structs, lists of structs, maps).
 
-The steps see nested values as JSON text. Some formats write them as nested values again.
+The steps see nested values as JSON text. Some formats convert the JSON text back to nested values.
 """

@@ -3,8 +3,8 @@
     {"list": {"struct": [["role", "string"], ["tokens", "int64"]]}}
     {"map": ["string", {"list": "float32", "size": 4}]}
 
-A struct is described by a list of pairs, not by an object: the manifest sorts the keys of objects, so the order of the fields would be
-lost.
+A struct is described by a list of pairs instead of an object. The manifest sorts the keys of objects, so an object would lose the order of
+the fields.
 """
 
 import json

@@ -7,7 +7,7 @@
 | bytes | base64 |
 | decimals | strings with all digits |
 | dates, times, timestamps | strings such as `2026-01-31`, `12:30:00.500`, `2026-01-31T12:30:00`, with `Z` at the end if the type has a time zone |
-| durations | the number of units |
+| durations | the number of the type's units, such as milliseconds |
 | structs | objects with all fields, in the order of the type |
 | lists | arrays |
 | maps | objects if the keys are text, otherwise arrays of pairs [key, value] |
@@ -100,7 +100,7 @@ def _floats(values: Any) -> Array:
 
 
 def _times(values: Any) -> Array:
-    """Returns times as strings. A time outside the years 0 to 9999 becomes the number of units since 1970."""
+    """Returns times as strings. A time outside the years 0 to 9999 becomes a number: the time since 1970, in the type's unit."""
     kind: Any = plain_type(values.type)
     plain = values.cast(kind)
     numbers = plain.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.large_string())

@@ -68,9 +68,9 @@ def _is_known_to_arrow(kind: Any) -> bool:
 
 
 def repeated_keys(texts: Array) -> dict[int, str]:
-    """Finds the rows whose JSON has a repeated key, and returns a dict that maps each of these rows to a message with the key's name.
+    """Returns a dict that maps each row whose JSON has a repeated key to a message with the key's name.
 
-    These rows are found because a reader would lose one of the repeated key's values. Rows that aren't UTF-8 are skipped.
+    A reader of such a row would lose one of the key's values. Rows that aren't UTF-8 are skipped.
     """
     reasons = {}
     for row, text in enumerate(texts.cast(pa.large_binary()).to_pylist()):

@@ -10,7 +10,7 @@ from dataprep_converter.formats.nested.nested_arrays import array_of
 
 
 def nested_scalar(text: str, kind: pa.DataType) -> Any:
-    """Returns, as an Arrow scalar, the JSON of a value that replaces nulls. The JSON has the form that `json_texts.py` produces.
+    """Parses a value that replaces nulls. Returns the value's JSON, in the form that `json_texts.py` produces, as an Arrow scalar.
 
     Raises ValueError if the text isn't JSON, or if its value is null or not of type `kind`.
     """

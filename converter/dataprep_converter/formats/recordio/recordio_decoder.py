@@ -89,7 +89,10 @@ class RecordioDecoder:
 
 
 def _names(features: Sequence[Mapping[str, Any]], options: RecordioProtobufOptions) -> dict[str, str]:
-    """Map the keys that `parse` returns to features. If a map has a single entry, the entry's key is `values`."""
+    """Return a dict that maps the keys in `parse`'s result to the names of features.
+
+    If a record's map of features or labels has a single entry, the entry's key is `values`.
+    """
     sparse = {sparse_feature.values: sparse_feature for sparse_feature in options.sparse or []}
     texts = {field: name for field in ("uid", "metadata", "configuration") if (name := getattr(options, field)) is not None}
     apart = {sparse_feature.keys for sparse_feature in sparse.values()} | set(texts.values())

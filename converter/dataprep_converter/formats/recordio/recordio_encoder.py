@@ -136,7 +136,7 @@ class RecordioEncoder(SingleFile):
 
     @staticmethod
     def holds_null(output: Output, feature: FeatureSpec) -> bool:
-        """Return True only for the text fields outside the two maps, because they can store a null as an empty text."""
+        """Return True only for the text fields outside the two maps: these fields can store a null as an empty string."""
         return feature.name in [getattr(output.recordio_protobuf, field) for field in _TEXTS]
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:

@@ -72,7 +72,7 @@ class JsonlDecoder:
         if isinstance(value, list):
             return [item for inner in value for item in self._flat(inner, feature)]
         if feature.kind == "float":
-            # Depending on output.jsonl.nonFinite, NaN and infinities can be the strings "NaN" and "Infinity", or null within a list.
+            # Depending on output.jsonl.nonFinite, NaN and infinities can be strings such as "NaN". Within a list, they can also be null.
             return [rounded(float("nan" if value is None else value), feature.dtype)]
         if not isinstance(value, str):
             return [value]

@@ -2,9 +2,9 @@
 
     {"id":7,"score":0.5,"name":"a \\"b\\"","tags":["x","y"],"image":"iVBORw0K…","missing":null}
 
-Floats are written as the shortest text that gives the same value in their type, and integers with all digits. Tensors, lists and sequences
-are nested arrays, nested values are objects and arrays, and bytes are written as base64. Python's json module reads back the same values.
-The encoder works on complete columns.
+Floats are written as the shortest text that gives the same value in their type. Integers are written with all digits. Tensors, lists and
+sequences are nested arrays, nested values are objects and arrays, and bytes are written as base64. Python's json module reads back the same
+values. The encoder works on complete columns.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Convert many records of a text format to columns in one call. No Python loop checks every value.
+"""Convert many records of a text format to columns in one call, without checking each value in a Python loop.
 
-Each function returns a column, in which missing values are null, or returns None if a value is wrong. The caller then checks the records
-one by one to find the wrong value (`values.py`).
+Each function returns a column in which missing values are null. If a value is wrong, the function returns None, and the caller then checks
+the records one by one to find the wrong value (`values.py`).
 """
 
 import itertools

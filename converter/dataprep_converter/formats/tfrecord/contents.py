@@ -80,7 +80,7 @@ Part: TypeAlias = Fixed | Ragged
 
 
 def contents(column: Array, *, kind: str, raw: bool) -> Part:
-    """Return a column's contents, encoded as the values of a list of type `kind` (as in FeatureSpec).
+    """Return a column's contents. `kind` is the type of the protobuf list that stores the values, as in FeatureSpec.
 
     With `raw`, numbers are written as a tensor's bytes.
     """
@@ -116,7 +116,7 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def is_raw(kind: pa.DataType) -> bool:
-    """Return whether values of this type can be stored as a tensor's bytes, or already are a tensor's bytes."""
+    """Return whether values of this type can be stored raw. Text and bytes are stored unchanged, other values as a tensor's bytes."""
     return kind in NUMPY_NAMES or is_text_or_bytes(kind)
 
 

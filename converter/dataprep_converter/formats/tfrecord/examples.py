@@ -1,4 +1,7 @@
-"""Convert tf.train.Examples to columns. The lists that `lockstep.py` finds are decoded for a complete stretch of records in one call."""
+"""Convert tf.train.Examples to columns.
+
+`lockstep.py` finds the lists of values in a stretch of records. This module then decodes each feature's lists in one call.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -170,7 +173,7 @@ def _numbers(content: npt.NDArray[np.uint8], starts: Places, widths: Places) -> 
 
 
 def _empty_rows(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -> tuple[npt.NDArray[np.uint8], Places]:
-    """Return the contents and offsets after emptying the contents of the given rows."""
+    """Remove the contents of the given rows. Return the remaining contents and the new offsets."""
     lengths = np.diff(offsets)
     keep = np.ones(len(lengths), np.bool_)
     keep[rows] = False

@@ -56,7 +56,7 @@ class Stretch:
 
 
 def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, most: int) -> Iterator[Stretch]:
-    """Yield the records of a file in stretches of at most `most` bytes. A record larger than `most` is a stretch by itself.
+    """Yield the records of a file in stretches of at most `most` bytes. A record larger than `most` becomes a separate stretch.
 
     The file is read `window` bytes at a time, and payloads are skipped where possible. Raises BadData, naming the file and the offset, for
     a damaged header and for a file that ends within a record.

@@ -154,7 +154,7 @@ def _enter(walk: "Walk", entry: _Entry) -> tuple[Places, npt.NDArray[np.uint8]]:
 
 
 def _with_values(walk: "Walk", data: bytes, entry: _Entry) -> _Entry:
-    """Return the entry or, if it is null in the leader, the entry of another record that has values for the same key."""
+    """Return the leader's entry. If this entry is null and another record has values for the same key, return that record's entry."""
     if entry.kind != NULL:
         return entry
     (others,) = np.nonzero(walk.in_step & ~walk.is_at(entry.prefix))
@@ -170,8 +170,8 @@ def _null_of(key: bytes) -> bytes:
 class Walk:
     """The current positions in many records: one position in the payload of each record.
 
-    The position of a record that is out of step can be after the record's end, where arbitrary bytes are read. These bytes never bring the
-    record back into step, because the caller of `enter` checks that the entered field ends within the payload.
+    A record that is out of step can have a position after its end, so arbitrary bytes are read. These bytes never bring the record back
+    into step, because the caller of `enter` checks that the entered field ends within the payload.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], at: Places) -> None:

@@ -1,4 +1,4 @@
-"""Read TFRecord files back, for `verify` and `inspect`, and check everything that a file says about its records.
+"""Read and check TFRecord files, for `verify` and `inspect`.
 
 Both CRCs of every record are checked. At most the largest record and one piece of the file are in memory. A length is used only if its CRC
 is correct, so a damaged file can't cause a large allocation.
@@ -29,7 +29,7 @@ _KNOWN_HEADERS: Final = 1 << 16
 
 
 def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, data) for every record of a file, whose bytes come in `pieces`.
+    """Yield (offset, data) for every record of a file. `pieces` yields the file's bytes.
 
     `compression` is the manifest's value: `none` or `gzip`. Raises BrokenRecord at the first fault, after yielding all good records before
     it.

@@ -12,11 +12,13 @@ If any feature is a sequence, records are SequenceExamples, and the other featur
 numbers are packed, varints are minimal, and an empty context is left out. So the same values always give the same bytes. (protobuf promises no
 order, and TensorFlow's order changes from process to process.)
 
-The bytes of a column's value in one row are its *content* (`contents.py`). The content of a sequence is the bytes of all steps. The bytes
-that precede the content in its entry are its *prefix*, which depends only on the content's length. If the contents of each column have the
-same length in all rows, the records form a matrix. To build this matrix, the columns of values are copied into a template of constant
-bytes. If the lengths differ, an Arrow kernel builds each row from ragged contents, prefixes (looked up by length) and runs of fixed bytes.
-The steps of sequences are also encoded in one of these two ways, with each step as a row.
+The bytes of a column's value in one row are its *content* (`contents.py`). The content of a sequence is the bytes of all steps. In the
+map's entry, a *prefix* precedes the content. The prefix depends only on the content's length.
+
+If the contents of each column have the same length in all rows, the records form a matrix. To build this matrix, the columns of values are
+copied into a template of constant bytes. If the lengths differ, an Arrow kernel joins the pieces of each row: prefixes, which are looked up
+by length, ragged contents, and runs of contents with fixed lengths. The steps of sequences are also encoded in one of these two ways, with
+each step as a row.
 
 A null is written as an empty Feature (`12 00`), which TensorFlow treats like a missing key. An empty list is a list without values, and a
 sequence that is null or empty has no steps.
@@ -72,7 +74,7 @@ _LARGE_VALUE: Final = 16 << 10
 
 
 class _Field:
-    """Encodes one feature: its key, and the conversion of its columns to contents."""
+    """Encodes the key of one feature, and converts the feature's columns to contents."""
 
     def __init__(self, feature: FeatureSpec) -> None:
         self.feature = feature
@@ -151,7 +153,7 @@ class _Section:
 
     @cached_property
     def heads(self) -> LookUp:
-        """Maps the length of each row's content to the result of `head` for that length."""
+        """Returns the result of `head` for the length of each row's content."""
         return LookUp(self.head)
 
     def head(self, length: int) -> bytes:
@@ -174,7 +176,7 @@ def _sections(features: Sequence[FeatureSpec]) -> list[_Section]:
 
 @dataclass(frozen=True)
 class _Room:
-    """A buffer for records of one layout, whose constant bytes are already in place."""
+    """A buffer for records of one layout. The buffer already contains the constant bytes."""
 
     layout: tuple[tuple[int, ...], ...]
     records: npt.NDArray[Any]
@@ -260,7 +262,7 @@ class TfrecordEncoder(SingleFile):
         return data.toreadonly()
 
     def _template(self, parts: Sequence[Fixed], rows: int) -> npt.NDArray[Any]:
-        """Return a buffer for the records, whose constant bytes are already in place."""
+        """Return a buffer for the records. The buffer already contains the constant bytes."""
         prefixes: list[bytes] = []
         for section in self._sections:
             section_parts = parts[len(prefixes) : len(prefixes) + len(section.fields)]

@@ -91,7 +91,9 @@ def _units(source: FixedLengthSource, access: Access) -> Listing[Unit]:
 def _no_whole_number(source: FixedLengthSource, entry: Entry, records: int, rest: int) -> BadData:
     frame = f" after {source.header_bytes:,} bytes of header and {source.footer_bytes:,} of footer"
     around = frame if source.header_bytes or source.footer_bytes else ""
-    what = f"{records:,} records and {rest:,} bytes are left over" if records >= 0 else "it is shorter than the header and the footer"
+    what = (
+        f"it has {records:,} records, and {rest:,} bytes are left over" if records >= 0 else "it is shorter than the header and the footer"
+    )
     return BadData(
         f"{entry.uri}: expected a whole number of records of {source.record_bytes:,} bytes{around}, got a file of {entry.size:,} bytes: {what}.",
         uri=entry.uri,
@@ -140,8 +142,8 @@ def _fields(source: FixedLengthSource) -> list[_Field]:
         end = placed_field.offset + placed_field.width
         if end > source.record_bytes:
             raise BadSpec(
-                f"source.fixedLength: the field {field.name!r} has the bytes {placed_field.offset:,} to {end - 1:,}, "
-                f"but a record ends after {source.record_bytes:,}."
+                f"source.fixedLength: the field {field.name!r} begins at offset {placed_field.offset:,} and has {placed_field.width:,} bytes, "
+                f"but recordBytes is {source.record_bytes:,}."
             )
         fields.append(placed_field)
     return fields

@@ -229,7 +229,7 @@ def parse_header(start: ForwardReader, uri: str) -> Header:
         )
     sizes = start.read(4 * magic[3])
     if len(sizes) < 4 * magic[3]:
-        raise BadData(f"{uri} is truncated: its header has {magic[3]} dimensions, the file ends after {4 + len(sizes)} bytes.", uri=uri)
+        raise BadData(f"{uri} is truncated: its header has {magic[3]} dimensions, but the file ends after {4 + len(sizes)} bytes.", uri=uri)
     shape = struct.unpack(f">{magic[3]}i", sizes)
     if min(shape) < 0 or 0 in shape[1:] or math.prod(shape) > _LARGEST_VALUE_COUNT:
         raise BadData(f"{uri}: the header's dimensions {list(shape)} can't be right.", uri=uri)

@@ -63,7 +63,7 @@ class _Header:
 
 @dataclass(frozen=True)
 class _Place:
-    """The position of a column's rows in the file of a unit."""
+    """Where the rows of a column begin, in one of a unit's files."""
 
     uri: str
     pin: str

@@ -28,7 +28,7 @@ Bytes = npt.NDArray[np.uint8]
 _GAP_BYTES: Final = 8 << 10
 """The largest gap between rows, in bytes, that is cheaper to read than to skip with another request."""
 _BLOCK_BYTES: Final = 8 << 20
-"""The maximum size of a read in bytes, including gaps. A row larger than this maximum is read on its own."""
+"""The maximum size of a read in bytes, including gaps. A row larger than this maximum is read separately."""
 _REMOTE_ROW_BYTES: Final = 1 << 20
 """Scattered rows of a remote file are requested one by one only if each row has at least this many bytes."""
 _SCATTERED_RUNS: Final = 8
@@ -111,7 +111,7 @@ class RowFiles(Closeable):
         self._open: LruCache[tuple[str, int, int], Rows] = LruCache(KEPT_FILES, evicted=lambda _place, rows: rows.close())
 
     def rows(self, uri: str, pin: str, *, start: int, row_bytes: int, member: Member | None = None) -> Rows:
-        """The rows of a file, or of a member of a zip file, from offset `start` on.
+        """The rows of a file or of a member of a zip file. The rows begin at offset `start`.
 
         Raises InputChanged if the file has changed since planning.
         """

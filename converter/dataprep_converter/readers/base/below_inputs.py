@@ -1,7 +1,8 @@
-"""Leaves data sets out of the listing of an input folder: another job's output is input only if the source names it.
+"""Leaves data sets out of the listing of an input folder. A data set is the output of another job, and is read only if the source names the
+data set.
 
-Listings are sorted by path, so files whose names begin with a digit or a capital letter come before a data set's marker, `_dataprep/`. So
-files are held back as long as a marker may still follow that shows that they belong to a data set.
+Listings are sorted by path, so the files of a data set whose names begin with a digit or a capital letter come before the data set's
+marker, `_dataprep/`. Therefore, files are held back until it is certain that no marker follows.
 """
 
 from collections.abc import Iterator, MutableMapping

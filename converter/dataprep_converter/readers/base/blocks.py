@@ -70,7 +70,7 @@ class Block:
     raws: Mapping[int, Raw] = field(default_factory=dict)
     """The input text of bad rows, where known."""
     extra_bytes: int = 0
-    """How many bytes of memory the block keeps in use in addition to its columns."""
+    """The number of bytes of memory that the block keeps in use in addition to its columns."""
 
     @classmethod
     def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
@@ -161,7 +161,7 @@ class BlockReader(Closeable):
             yield self._split_lost_digits(batch)
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Stores the arrays that will be passed to each future call of `read`, starting with the next call."""
+        """Stores `coming`, which yields the arrays of each future call of `read`, beginning with the next call."""
         self._windows.coming = coming
 
     def _row_bytes(self, units: Units, samples: npt.NDArray[np.int64]) -> int:
@@ -236,19 +236,19 @@ class BlockReader(Closeable):
 
 
 def lost_name(column: str) -> str:
-    """The name of the column that contains the original text of those values of `column` that lost digits."""
+    """The name of the second column for `column`, which contains the original text of the values that lost digits."""
     return f"{_LOST}{column}"
 
 
 def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
-    """A block's records without the columns of lost digits, for computing digests."""
+    """A block's records without the `lost_name` columns, for computing digests."""
     return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
 
 
 def bytes_for_digest(records: pa.RecordBatch) -> Iterator[Any]:
-    """Yields buffers that are equal for equal records of a block, without the columns of lost digits.
+    """Yields a block's records as bytes for a digest. Equal records give equal bytes. The `lost_name` columns are left out.
 
-    The bytes under a null are left out, because they are arbitrary.
+    The bytes of null values are left out too, because they are arbitrary.
     """
     records = without_lost(records)
     if not any(column.null_count for column in records.columns):

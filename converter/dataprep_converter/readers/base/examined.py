@@ -19,8 +19,8 @@ FILES_AT_ONCE: Final = 8
 FILE_BYTES: Final = 100 << 10
 """In a scan, opening a file counts as this many bytes, so a part has at most about 10,000 files (`scans.PART_BYTES`).
 
-If eight files are examined at a time, the two requests for a footer take about 5 ms for each file, as long as reading these bytes at 20
-MB/s. So a part with the maximum number of files takes 50 s. This is several times as long as starting its pod.
+If eight files are examined at a time, the two requests for a footer take about 5 ms for each file. Reading this number of bytes at 20 MB/s
+takes as long. So a part with the maximum number of files takes 50 s. This is several times as long as starting its pod.
 """
 _SMALL_BYTES: Final = 1 << 20
 
@@ -33,7 +33,7 @@ ListedFile: TypeAlias = tuple[int, str, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Examined(Generic[Result]):
-    """A file and what was found in it."""
+    """A file, and the findings about it."""
 
     root: int
     path: str
@@ -43,7 +43,7 @@ class Examined(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file to be examined, or one cell of a file."""
+    """A file to be examined, or one cell of a file. A cell is a part of a large text file (`text_scan/cells.py`)."""
 
     root: int
     path: str
@@ -54,7 +54,7 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Form(Generic[Result]):
-    """How the result for a file or a cell is stored, so that one process can examine the file or cell for another process
+    """Describes how the result for a file or a cell is stored, so that one process can examine the file or cell for another process
     (`runtime/scans.py`)."""
 
     bytes_of: Callable[[FilePart], int]
@@ -80,13 +80,13 @@ def examined(
 
 
 def cost_of_start(part: FilePart) -> int:
-    """Returns `Form.bytes_of` for a file of which only a header or a footer is read."""
+    """A `Form.bytes_of` function for files of which only a header or a footer is read."""
     del part
     return FILE_BYTES
 
 
 def cost_of_file(part: FilePart) -> int:
-    """Returns `Form.bytes_of` for a file that may be read to its end."""
+    """A `Form.bytes_of` function for files that may be read to the end."""
     return FILE_BYTES + part.entry.size
 
 
@@ -98,7 +98,7 @@ def examined_parts(
     form: Form[Result] | None = None,
     most: int = FILES_AT_ONCE,
 ) -> Iterator[tuple[FilePart, Result]]:
-    """Like `examined`, for files and cells of files. Yields each of them with its result. `most` is the number of threads.
+    """Like `examined`, but for files and cells of files. Yields each `FilePart` with its result. `most` is the number of threads.
 
     With a `form`, uses the results of other processes if there are any. Yields nothing if this process only examines a part of the files
     for another process.
@@ -121,7 +121,7 @@ def examined_parts(
 def first_file(access: Access, files: Iterable[ListedFile]) -> ListedFile | None:
     """Returns the first file, or None if there are no files.
 
-    If this process only examines a part of the files, returns the first file that it knows, instead of listing the source.
+    If this process reads the stored listing of a scan, returns the first file that it reads there, instead of listing the source.
     """
     first = next(_listed_before(access) or iter(()), None)
     return (first.root, first.path, first.entry) if first is not None else next(iter(files), None)
@@ -155,8 +155,8 @@ def _scanned(
         if scan.lists_units:
             return part, examine(store, part) if document is None else form.from_document(document)
         if document is None:
-            # Ignore errors here: the planner examines such a file itself, and raises the file's error when it reaches the file. If a file was
-            # removed or replaced after it was listed, the planner may not even find an error.
+            # Ignore errors here: the planner examines such a file itself, and raises any error when it reaches the file. If the file was
+            # only removed or replaced after the listing, the planner might not find an error at all.
             with suppress(BadData, BadSpec, NotFound, InputChanged):
                 document = form.to_document(examine(store, part))
         return part, document
@@ -171,9 +171,8 @@ def _scanned(
 def _is_divided(entry: Entry) -> bool:
     """Whether another process may examine the file for the planner.
 
-    A member of a compressed archive can't be examined by another process, because the members can only be read in order. A file whose
-    server reports no version can't be examined by another process either: the planner couldn't tell whether the file has changed since
-    then.
+    Members of compressed archives are excluded, because they can only be read in order. Files whose server reports no version are excluded
+    too, because the planner couldn't tell whether such a file has changed since it was examined.
     """
     return split_archive_uri(entry.uri) is None and entry.has_version
 
@@ -225,8 +224,8 @@ def _is_read_in_order(store: Store, entry: Entry) -> bool:
 def open_listed(access: Access, store: Store, entry: Entry) -> PinnedInput:
     """Opens a file to examine it.
 
-    If the results are for another process, raises InputChanged if the file was replaced after it was listed, and if the store reports this
-    without a further request. Otherwise, the results would be stored for the listed version.
+    A scan stores the result for the version of the file that was listed. So a process that only scans raises InputChanged if the store
+    reports another version when it opens the file.
     """
     source = store.open(entry.uri)
     if access.only_scans and source.pin and source.pin != entry.pin:
@@ -236,8 +235,8 @@ def open_listed(access: Access, store: Store, entry: Entry) -> PinnedInput:
 
 
 def open_once(store: Store, entry: Entry, access: Access | None = None) -> Input:
-    """Opens a file that is read once from its beginning. A small file of a remote store is read in a single request. With an access, checks
-    the file's version as `open_listed` does."""
+    """Opens a file that is read once from its beginning. A small file of a remote store is read in a single request. If `access` is given,
+    checks the file's version like `open_listed`."""
     source = open_listed(access, store, entry) if access is not None else store.open(entry.uri)
     # The file might have been replaced by a larger one since it was listed.
     if max(entry.size, source.size) > _SMALL_BYTES or _is_read_in_order(store, entry):

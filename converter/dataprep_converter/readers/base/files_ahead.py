@@ -157,8 +157,8 @@ class FilesReader(Closeable, Generic[T]):
     def _run_tasks(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Content]]]:
         """Yields the tasks and their results, in order.
 
-        Slow tasks run in parallel. At most _FILES_AHEAD samples and about _BYTES_AHEAD bytes are read ahead. Fast tasks run one at a time:
-        their threads wouldn't wait for a disk or a server, but mostly for each other.
+        Slow tasks run in parallel. At most _FILES_AHEAD samples and about _BYTES_AHEAD bytes are read ahead. Fast tasks run one at a time,
+        because their threads would mostly wait for each other.
         """
         queue: deque[tuple[_Task, Future[list[_Content]]]] = deque()
         ahead = 0
@@ -254,7 +254,7 @@ def read_whole_file(store: Store, file: File) -> bytes:
     with open_pinned(store, file.uri, file.pin) as source:
         content = source.read_at(0, file.size)
     if len(content) != file.size:
-        raise InputChanged(f"{file.uri} had {file.size:,} bytes when it was planned, and now {len(content):,}.", uri=file.uri)
+        raise InputChanged(f"{file.uri} had {file.size:,} bytes when it was planned, but now has {len(content):,}.", uri=file.uri)
     return content
 
 

@@ -133,8 +133,8 @@ def _folders(access: Access, uri: str, root: int, keep: FolderChoice | None, ref
     if keep is not None:
         listing = _kept(listing, folder, root, keep, refused)
     if pattern is None or "**" in uri[len(folder) :]:
-        # A glob without ** matches only folders at a depth that the user wrote. If such a glob matches a data set, the user wants to read
-        # that data set.
+        # A glob without ** matches folders only at the depth that the user wrote. If such a glob matches a data set, the user wants to read
+        # this data set.
         listing = without_data_sets(listing, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
     for folder_files in listing:

@@ -43,13 +43,13 @@ ListFiles: TypeAlias = Callable[[], Iterator[tuple[int, str, Entry]]]
 
 
 def discover_with_partitions(source: S, access: Access, *, of: str, units: Callable[[S, ListFiles], Listing[Unit]]) -> Discovery:
-    """The units that the function `units` finds.
+    """The discovery of a source whose units are listed by `units`.
 
-    `units` is called with the source without its partition columns, and with a function that lists the source's files.
+    The arguments of `units` are the source without its partition columns, and a function that lists the source's files.
 
-    With `hivePartitions`, the partition columns are also stored in the state. Raises BadSpec for folders without keys, for folders whose
-    keys differ from those of the first file, for a value that doesn't have its column's type, and for a condition on a key that the folders
-    don't have. If keys differ, the message names both files. Raises NotFound if the conditions of `partitions` leave no file.
+    With `hivePartitions`, the partition columns are also stored in the state. Raises BadSpec if folders have no keys, if a value doesn't
+    have its column's type, or if a condition names a key that the folders don't have. Also raises BadSpec if two files have different keys;
+    the message names both files. Raises NotFound if no file satisfies the conditions of `partitions`.
     """
     if source.hive_partitions is None:
         return Discovery(units(source, partial(input_files, access, source.uris)))
@@ -277,6 +277,6 @@ def _scalar(text: str, kind: pa.DataType) -> Any:
 
 
 def _name_of(column: Any) -> str:
-    """The name of a column in the spec, where a column is either a model or just a name."""
+    """The name of a column that the spec gives either as a model or as a name."""
     name: str = column if isinstance(column, str) else column.name
     return name

@@ -41,7 +41,8 @@ _SPILL_ROWS, _SPILL_BYTES = 65_536, 16 << 20
 Larger pieces mean fewer parts for each window.
 """
 _NUMBER_BYTES = 44
-"""The bytes of memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
+"""The number of bytes of memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort
+them."""
 SHARE_OF_MEMORY: Final = 16
 """Each process may use 1/SHARE_OF_MEMORY of the memory."""
 _SHARE_OF_DISK = 4
@@ -79,8 +80,8 @@ def _most_rows_in_memory() -> int:
 
 
 class ShuffleWindows(Closeable):
-    """Reads windows of samples in passes over the input. A pass stores not only the requested window, but also as many of the next windows
-    as memory and disk allow."""
+    """Reads windows of samples in passes over the input. A pass stores the requested window, and as many of the next windows as memory and
+    disk allow."""
 
     def __init__(self) -> None:
         self._spilled: _SpilledWindows | None = None

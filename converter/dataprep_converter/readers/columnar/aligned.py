@@ -76,7 +76,7 @@ def _differs(schema: pa.Schema, column: Column) -> bool:
 
 
 def _type_at(fields: Any, path: Sequence[str]) -> Any:
-    """The type of the field at a path, or None if there is no such field or it has the type null."""
+    """The type of the field at a path, or None if the field is missing or has the type null."""
     for place, name in enumerate(path):
         index = fields.get_field_index(name) if isinstance(fields, pa.Schema | pa.StructType) else -1
         if index < 0:
@@ -89,7 +89,7 @@ def _type_at(fields: Any, path: Sequence[str]) -> Any:
 
 
 def _inner(kind: Any) -> Any:
-    """The type of the single values, without lists, dictionaries and extensions."""
+    """The type of the values inside lists, dictionaries and extension types."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
@@ -105,7 +105,8 @@ def _inner(kind: Any) -> Any:
 
 
 def _aligned(values: Any, column: Column, path: Sequence[str], rows: int, wrong: dict[int, str]) -> Array:
-    """The column or struct `values`, with its field at `path` aligned. `values` is None if the file lacks this column or struct."""
+    """Returns `values`, a column or a struct, with the field at `path` converted to the common type. An empty `path` means `values` itself.
+    `values` is None if the file lacks this column or struct."""
     if not path:
         if values is None or pa.types.is_null(values.type):
             nulls: Array = _arrow.nulls(rows, column.type)

@@ -50,7 +50,7 @@ class ArrowReader(TableReader):
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
 
     def classes(self) -> dict[str, list[str]]:
-        """The class names of columns of numbers. Empty unless an engine has written the rows and named the classes."""
+        """The class names of columns of numbers. Empty for files: only rows that an engine has written can have class names."""
         return dict(self._classes)
 
     def load(self, unit: Unit, source: Input) -> Block:
@@ -66,12 +66,12 @@ class ArrowReader(TableReader):
                     _check(records.column(name))
         except (OSError, pa.ArrowException, StopIteration) as exc:
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
-        # The columns are views of the stream's memory, so the block keeps all of it, including that of unselected columns.
+        # The columns are views of the stream's memory, so the block keeps all of this memory, including the memory of unselected columns.
         return replace(self._table.block(records), extra_bytes=len(stream))
 
 
 def class_names(state: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The class names in a reader's state. Empty unless an engine has written the rows and named the classes."""
+    """The class names in a reader's state. Empty for files: only rows that an engine has written can have class names."""
     return dict(state.get(CLASSES, {}))
 
 
@@ -91,7 +91,7 @@ def _check(column: Any) -> None:
 
 
 def _unchecked(kind: Any) -> Any:
-    """The given Arrow type, but without types whose values Arrow would check.
+    """The given Arrow type, with replacements for the types whose values Arrow would check.
 
     Text becomes bytes, and dates and times of day become integers.
     """
@@ -134,7 +134,7 @@ def _examine(source: Input, uri: str, _: Selection) -> TableFile:
 
 
 def _cost(part: FilePart) -> int:
-    """The header of each record batch is read with a separate request. The number of batches isn't known yet, so assume 1 MiB per batch."""
+    """Counts one request for the header of each record batch. Assumes 1 MiB per batch, because the number of batches isn't known yet."""
     return FILE_BYTES * (1 + part.entry.size // _USUAL_BATCH)
 
 

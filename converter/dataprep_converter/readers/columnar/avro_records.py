@@ -58,7 +58,7 @@ class RecordType:
 
 @dataclass(frozen=True)
 class Inexact:
-    """A long that its column can't represent: the field is a union of long and double, so the column contains doubles."""
+    """An Avro long that its column can't represent. The field is a union of long and double, so the column contains doubles."""
 
     row: int
     path: tuple[str, ...]
@@ -94,9 +94,9 @@ def record_type(schema: bytes, uri: str) -> RecordType:
 
 
 def batches_of(kind: RecordType, records: int, content: bytes, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, list[Inexact]]]:
-    """Decodes a block of `records` records, and yields batches with only the fields in `columns`, or with a single unnamed column if
-    `columns` is empty. Each batch comes with the longs that its columns can't represent; they are null in the batch. Raises ValueError for
-    damaged records."""
+    """Decodes a block of `records` records. Yields batches with only the fields in `columns`, each with a list of the longs that its
+    columns can't represent. In the batch, these longs are null. If `columns` is empty, batches have a single unnamed column. Raises
+    ValueError for damaged records."""
     reader = _fastavro().reader(io.BytesIO(b"".join((kind.head, _long(records), _long(len(content)), content, _SYNC))))
     schema = pa.schema([kind.schema.field(name) for name in columns])
     rest = records
@@ -169,7 +169,8 @@ class _Types:
         self._inside: list[str] = []
 
     def of(self, kind: Any) -> pa.DataType:
-        """The Arrow type. For a union of several types, or for a record that contains itself, returns a union."""
+        """The Arrow type. A union of several types becomes an Arrow union, unless all types are numbers. A record that contains itself
+        becomes an Arrow union too."""
         if isinstance(kind, list):
             return self._of_union(kind)
         if isinstance(kind, str):
@@ -210,7 +211,7 @@ class _Types:
         if len(types) == 1:
             return types[0]
         if all(kind in _NUMBERS for kind in types):
-            # Avro itself promotes numbers to the same types.
+            # Avro itself promotes numbers in the same way.
             return pa.float64() if any(map(pa.types.is_floating, types)) else pa.int64()
         return _union(types)
 
@@ -221,7 +222,7 @@ def _union(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _decoded(kind: Any) -> Any:
-    """The type to which values of the type `kind` are decoded."""
+    """The type of fastavro's values, before Arrow reinterprets them as `kind`."""
     types: Any = pa.types
     if types.is_string(kind):
         return pa.binary()

@@ -76,7 +76,7 @@ class Column:
 
 
 def shown(value: str) -> str:
-    """A value of the input for a message, shortened if it is long."""
+    """An input value as text for a message, shortened if it is long."""
     return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
 
 
@@ -99,12 +99,13 @@ def columns_of(
     structs: StructRule = FLAT,
     asked: Collection[str] = (),
 ) -> list[Column]:
-    """The columns of batches for a file with this schema: all columns, or only those in `selection`, in this order.
+    """The columns of batches for a file with this schema: all columns or, if `selection` is given, the selected columns in the order of
+    `selection`.
 
-    `structs` says which structs are columns of their own. The fields of such a struct are columns too, but aren't written by default,
-    unless `selection` names them. `asked` contains the columns that the spec keeps as nested values. `of` is the source's name in messages,
-    such as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is missing, duplicate, or of a type
-    that records can't hold.
+    `structs` says which structs become columns themselves. The fields of such a struct are columns too, but they are written only if
+    `selection` names them. `asked` contains the columns that the spec keeps as nested values. `of` is the source's name in messages, such
+    as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is missing, duplicate, or of a type that
+    records can't hold.
     """
     structs = replace(structs, named=structs.named.union(asked))
     leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type, structs)]
@@ -147,7 +148,7 @@ def _stored(kind: Any) -> pa.DataType:
 
 
 def _leaves(path: tuple[str, ...], kind: pa.DataType, structs: StructRule) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    """Yields each struct that is a column of its own, and each field that isn't a struct."""
+    """Yields each struct that becomes a column itself, and each field that isn't a struct."""
     if isinstance(kind, pa.StructType):
         if (structs.keeps and len(path) == 1) or "/".join(path) in structs.named:
             yield path, kind
@@ -323,8 +324,8 @@ def lost(records: pa.RecordBatch, column: Column, converted: Array) -> "Array | 
 
 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
-    """A default as an Arrow scalar. The default of a string or bytes column is written as plain text, and that of any other column as
-    JSON. Raises BadSpec for an invalid default; `called` is the name of the type in the message."""
+    """A default as an Arrow scalar. The default of a string or bytes column is written as plain text, and the default of any other column
+    as JSON. Raises BadSpec for an invalid default; `called` is the name of the type in the message."""
     if is_text(kind):
         return pa.scalar(text, kind)
     if is_bytes(kind):

@@ -74,7 +74,7 @@ class OrcReader(TableReader):
 
 
 def _fault_of_times(file: Any, stripe: int, columns: Sequence[str], error: pa.ArrowInvalid) -> str | None:
-    """If Arrow can't read a stripe because of a time before 1677 or after 2262, returns a message. Otherwise, returns None.
+    """Returns a message if `error` was caused by a time before 1677 or after 2262. Otherwise, returns None.
 
     The message names the first column with such a time.
     """
@@ -147,7 +147,8 @@ def _stripes_of(tail: bytes) -> list[_Stripe]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yields the number and the value of each field of a protobuf message that Arrow has checked. Values are numbers or bytes."""
+    """Yields the number and the value of each field of a protobuf message. Arrow has already checked the message. Values are numbers or
+    bytes."""
     at = 0
 
     def number() -> int:

@@ -77,7 +77,7 @@ class ParquetReader(TableReader):
 
 
 def _unit_of_int96(access: Access) -> str | None:
-    """The unit of INT96 times, or None for nanoseconds, which version 1 of the part `int96` uses."""
+    """The unit of INT96 times. None stands for nanoseconds, the unit in version 1 of the part `int96`."""
     return INT96_UNIT if access.version_of(INT96) > 1 else None
 
 

@@ -1,6 +1,6 @@
-"""What the plan step needs to know about a file of `parquet`, `arrow`, `avro` or `orc`, and its JSON form for a scan.
+"""The facts that the plan step needs about a `parquet`, `arrow`, `avro` or `orc` file, and the JSON form of these facts for a scan.
 
-Only what becomes part of the plan is stored: the schema and four numbers for each unit, but not the statistics in footers.
+Only facts that become part of the plan are stored: the schema and four numbers for each unit. The statistics in footers aren't stored.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True)
 class TableFile:
-    """What the plan step finds in one file. Depends on the columns that the job reads, but on no other file."""
+    """The facts that the plan step finds in one file. They depend on the columns that the job reads, but not on other files."""
 
     schema: pa.Schema
     """The schema without the file's own metadata, which can be large and can describe the file's rows. The fields' metadata is kept."""
@@ -38,7 +38,7 @@ class TableFile:
 
 
 def to_document(file: TableFile) -> WithCommon | None:
-    """Returns the JSON form, or None if Arrow wouldn't read the same schema back."""
+    """Returns the JSON form, or None if the schema would change when it is stored and read back."""
     try:
         text = schema_text(file.schema)
         if not _schema_of(text).equals(file.schema, check_metadata=True):
@@ -60,5 +60,5 @@ def from_document(document: WithCommon) -> TableFile:
 
 @lru_cache(maxsize=16)
 def _schema_of(text: str) -> pa.Schema:
-    """Returns the schema from which `schema_text` made the text. Most files of a source have the same schema."""
+    """Returns the schema from which `schema_text` made the text. Cached, because most files of a source have the same schema."""
     return parse_schema(text)

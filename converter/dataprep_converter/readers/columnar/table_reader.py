@@ -28,8 +28,8 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input, Store
 
 Examine: TypeAlias = Callable[[Input, str, Selection], TableFile]
-"""Reads what the plan step needs from an open file. The second argument is the URI. Raises BadData, and may raise BadSpec for columns that
-can't be read. Several threads may call it."""
+"""Reads the facts that the plan step needs from an open file. The second argument is the URI. Raises BadData, and may raise BadSpec for
+columns that can't be read. Several threads may call it."""
 
 
 class TableReader(BlockReader):
@@ -80,8 +80,8 @@ def discover_tables(
 def _rule(selection: Selection, access: Access) -> str:
     """Returns a digest of everything that determines a TableFile, except the file itself.
 
-    This includes the versions of the parts `int96` and `structs`, because the plan of an existing data set can follow an earlier
-    version.
+    The digest depends on the versions of the parts `int96` and `structs`, because the plan of an existing data set can use earlier
+    versions.
     """
     structs = selection.structs
     columns = [selection.columns, [*selection.asked], structs.keeps, sorted(structs.named)]

@@ -147,8 +147,8 @@ def block_of(
     nested: Mapping[str, Array] | None = None,
     bad: Mapping[int, str] | None = None,
 ) -> Block:
-    """The records as a block. `settled` and `converted` describe the bad rows; `bad` contains the reasons for additional bad rows. `nested`
-    contains the nested columns that aren't taken from the records."""
+    """The records as a block. `settled` and `converted` describe the bad rows; `bad` contains the reasons for additional bad rows. Nested
+    columns come from `nested` if it contains them, and otherwise from the records."""
     others = nested or {}
     refused: dict[int, str] = {}
 

@@ -41,7 +41,8 @@ _MOST_DIGITS: Final = 76
 
 @dataclass
 class Selection:
-    """Which columns of a file are read. The result for a file depends on no other file. Several threads may use it."""
+    """Selects which columns of a file are read. The selected columns don't depend on other files. Several threads may use one
+    `Selection`."""
 
     columns: Sequence[str] | None
     """The selected columns, or None for all."""
@@ -53,7 +54,7 @@ class Selection:
     _latest: tuple[pa.Schema, list[Column]] | None = None
 
     def columns_of(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The columns of a file with this schema, without those of the type null. Raises BadSpec for a column that can't be read."""
+        """The columns of a file with this schema, without the columns of the type null. Raises BadSpec for a column that can't be read."""
         latest = self._latest
         if latest is None or not latest[0].equals(schema):
             latest = (schema, self._columns_of(_without_nulls(schema, self.is_kept), uri))
@@ -69,7 +70,7 @@ class Selection:
         return columns_of(schema, names, of=self.of, uri=uri, structs=self.structs, asked=asked)
 
     def is_kept(self, path: str) -> bool:
-        """Whether a struct with this path is a column of its own."""
+        """Whether a struct with this path becomes a column itself."""
         return (self.structs.keeps and "/" not in path) or path in self.structs.named or path in self.asked
 
 
@@ -107,8 +108,8 @@ class CommonColumns:
         """Describes the first difference in the types of each column."""
 
     def add(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The columns of a file. Raises BadSpec for a column that can't be read, or that has no common type with an earlier file's column.
-        If there is no common type, the message names both files."""
+        """Adds a file, and returns its columns. Raises BadSpec for a column that can't be read, or that has no common type with an earlier
+        file's column. If there is no common type, the message names both files."""
         self._files += 1
         if self._latest is not None and self._latest[0].equals(schema):
             self._repeated += 1
@@ -133,8 +134,8 @@ class CommonColumns:
         return columns
 
     def columns(self) -> list[Column]:
-        """The common columns: in the order of the selection, or else of their first occurrence. Raises BadSpec for a selected column that
-        no file has, and for a column that has the type null in all files."""
+        """The common columns, in the order of the selection or, without a selection, in the order of their first occurrence. Raises BadSpec
+        for a selected column that no file has, and for a column that has the type null in all files."""
         if self._first is None:
             return []
         found = [common.column for common in self._common.values()]
@@ -151,7 +152,7 @@ class CommonColumns:
         return selected
 
     def units(self) -> dict[str, str]:
-        """The common unit of each time column, unless the first file that has the column uses the same unit."""
+        """The common type, as text, of each time column whose first file has a different unit."""
         return {
             name: str(common.column.was)
             for name, common in self._common.items()
@@ -184,8 +185,8 @@ class CommonColumns:
         self._repeated = 0
 
     def _matching(self, name: str, columns: Iterable[Column]) -> list[Column]:
-        """The column with this name, or the columns of the struct with this name. If there are none, raises the error of `columns_of`, for
-        the first file in which the column has the type null. If there is no such file, raises the error for the first file."""
+        """The column with this name, or the columns of the struct with this name. If there are none, `columns_of` raises the error. The
+        error is about the first file in which the column has the type null or, if there is no such file, about the source's first file."""
         exact = [column for column in columns if column.name == name]
         matching = exact or [column for column in columns if column.name.startswith(f"{name}/")]
         if not matching and self._first is not None:
@@ -194,10 +195,9 @@ class CommonColumns:
         return matching
 
     def _check_path(self, column: Column, uri: str) -> None:
-        """Raises BadSpec if the column is a struct in an earlier file, or if a struct that contains the column isn't a struct in an earlier
-        file."""
+        """Raises BadSpec if the column, or a struct that contains it, is a struct in some files and has another type in others."""
         if isinstance(column.nested, pa.StructType):
-            return  # its fields can be columns as well
+            return  # the fields of this struct can be columns too
         outer = [column.path[:length] for length in range(1, len(column.path))]
         for path in (column.path, *outer):
             other = self._common.get(self._inner.get(path, ""))
@@ -289,7 +289,7 @@ def _without_nulls(schema: pa.Schema, is_kept: Callable[[str], bool]) -> pa.Sche
 
 
 def _unified_column(one: Column, other: Column) -> Column | None:
-    """The column that holds the values of both columns, or None."""
+    """A column that can hold the values of both columns, or None if there isn't one."""
     if one.nested is not None and other.nested is not None:
         nested = unified_nested(one.nested, other.nested)
         return None if nested is None else replace(one, nested=nested)
@@ -330,7 +330,7 @@ def _decimal_of(column: Column) -> pa.DataType:
 
 
 def unified_type(one: Any, other: Any) -> pa.DataType | None:
-    """The type that holds the values of both types, or None."""
+    """A type that can hold the values of both types, or None if there isn't one."""
     types: Any = pa.types
     if one == other:
         unchanged: pa.DataType = one
@@ -397,13 +397,13 @@ def _item(kind: Any) -> Any:
 
 
 def _finer(one: Any, other: Any) -> pa.DataType | None:
-    """Whichever time type has the finer unit, or None if the two types are of different kinds."""
+    """The time type with the finer unit, or None if the two types are of different kinds."""
     types: Any = pa.types
     if one == other:
         same: pa.DataType = one
         return same
     if types.is_timestamp(one) and types.is_timestamp(other):
-        # Timestamps that have a time zone, whichever it is, are counted from 1970 in UTC.
+        # Timestamps with a time zone are always counted from 1970 in UTC, so the zones may differ.
         is_same_kind = (one.tz is None) == (other.tz is None)
     else:
         is_same_kind = any(is_kind(one) and is_kind(other) for is_kind in (types.is_duration, types.is_time))

@@ -49,7 +49,7 @@ _READ: Final = frozenset(
         "timestamptz",
     ]
 )
-"""The PostgreSQL types whose values the driver returns unchanged. Text can be read too, and so can arrays and structs of the types in this
+"""The PostgreSQL types whose values the driver returns unchanged. Text can be read too, and also arrays and structs of the types in this
 set."""
 _INSTEAD: Final[Mapping[str, str]] = {"money": "numeric", "oid": "bigint"}
 _FIRST_DAY: Final = -2_440_588
@@ -168,7 +168,7 @@ class Postgres(Database):
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
         """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits.
 
-        Such a value can be recognised: an addition in the driver overflows, and the result is before PostgreSQL's first date.
+        For such a value, an addition in the driver overflows. The result can be recognised, because it is before PostgreSQL's first date.
         """
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
@@ -401,7 +401,8 @@ def _translate_errors(uri: str) -> Iterator[None]:
             raise NotPermitted(f"{uri} doesn't permit the statement: {message}", uri=uri) from exc
         if "database or disk is full" in message:
             raise StoreFull(
-                f"{uri} can't be sorted: {message}: SQLite sorts in temporary files unless an index has the required order.", uri=uri
+                f"{uri}: the rows can't be sorted: {message}. SQLite sorts in temporary files unless an index has the required order.",
+                uri=uri,
             ) from exc
         if state[:2] in _TRANSIENT:
             raise Unreachable(f"{uri} didn't finish the statement: {message}", uri=uri) from exc

@@ -109,8 +109,8 @@ class SqlReader(BlockReader):
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The bounds of a part, which contains the rows whose value in the column is in [low, high). None means no bound. NULL is below all
-    values."""
+    """The bounds of a part. The part contains the rows whose value in the partition column is in [low, high). None means no bound. NULL is
+    below all values."""
 
     low: int | None
     high: int | None
@@ -175,8 +175,8 @@ class _Rows:
         return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
 
     def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
-        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last block can be shorter. Each block is a pair: all its rows, and
-        the reason for each bad row. Raises BadSpec if the order of the rows isn't unique."""
+        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last block can be shorter. Each block is a pair of its rows,
+        including the bad ones, and the reason for each bad row. Raises BadSpec if the order of the rows isn't unique."""
         where = bounds.where(source.partition_by.column) if source.partition_by else "1 = 1"
         order = ", ".join(quoted(name) for name in source.order_by)
         statement = f"SELECT {database.selected(self.result)} FROM ({_query(source)}) AS q WHERE {where} ORDER BY {order}"
@@ -258,7 +258,7 @@ class _Digest:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, rows: pa.RecordBatch, reasons: dict[int, str]) -> int:
-        """Adds a block. Returns its size in bytes."""
+        """Adds a block, and returns the serialized size of the rows in bytes."""
         rows = without_lost(rows)
         for part in bytes_for_digest(Block.of(rows, reasons).records):
             self._digest.update(part)

@@ -1,9 +1,9 @@
 """The source `table` reads rows of MaxCompute tables, through download sessions that all workers share.
 
-The planner opens a session for each table or partition, and divides the rows into slices. A slice is identified by its position, the time
-of the table's last change, and either a digest of the slice's first rows or a digest of each block. As long as rows are requested in
-order, a worker reads them from one stream. If a session has ended, the worker opens another session and checks the rows of this session
-against the plan.
+The planner opens a session for each table or partition, and divides the rows into slices. The plan identifies a slice by its position, the
+time of the table's last change, and a digest of the slice's first rows. With `pin: Content`, the plan has a digest of each block instead.
+As long as rows are requested in order, a worker reads them from one stream. If a session has ended, the worker opens another session and
+checks the rows of this session against the plan.
 """
 
 import hashlib
@@ -260,7 +260,7 @@ def _digest(block: Block) -> str:
 
 def _compare(unit: Unit, planned_digest: str, block: Block, which: str) -> None:
     if _digest(block) != planned_digest:
-        raise InputChanged(f"{unit.uri}: {which} are not those that were planned. Plan again.", uri=unit.uri)
+        raise InputChanged(f"{unit.uri}: {which} have changed since they were planned. Plan again.", uri=unit.uri)
 
 
 # --- planning -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The source `mds` reads data sets that MosaicML Streaming's `MDSWriter` has written.
 
-The planner reads only the `index.json` of each folder and, for arrays without a fixed shape, the first records. Each shard is a unit, and
-the folder of its index is its subset. Workers read a shard's offset table, and then a few records at a time. A compressed shard is
-decompressed as a stream (`streamed.py`).
+The planner reads only the `index.json` of each folder and, for arrays without a fixed shape, the first records. Each shard is a unit. The
+unit's subset is the folder that contains the shard's index. Workers read a shard's offset table, and then a few records at a time. A
+compressed shard is decompressed as a stream (`streamed.py`).
 """
 
 import itertools
@@ -123,7 +123,7 @@ class _Shard(Closeable):
         compression = compression_of(source.read_at(0, MAGIC_BYTES)) if is_packed else None
         self._stream: StreamInput | None = None
         if is_packed and compression is None:
-            raise BadData(f"{uri} is not compressed, but its index says so.", uri=uri)
+            raise BadData(f"{uri} is not compressed, but its index says that it is.", uri=uri)
         if compression is not None:
             self._stream = unpacked(source, uri, compression=compression, size=contents, kept_bytes=_KEPT_BYTES)
         self._source: Input | StreamInput = self._stream or source
@@ -178,8 +178,8 @@ class _Planner:
         self._columns: list[ForeignColumn] = []
 
     def units(self) -> Listing[Unit]:
-        """Yields the shards in the order of the source's folders and, within a folder, of the index paths. The shards of an index keep
-        their order."""
+        """Yields the shards in the order of the source's folders. Within a folder, indexes are sorted by depth and path. The shards of an
+        index keep their order."""
         for root, uri in enumerate(self._source.uris):
             folder = uri.rstrip("/").removesuffix(f"/{INDEX}")
             files = {path: entry for _, path, entry in input_files(self._access, [folder])}
@@ -187,7 +187,7 @@ class _Planner:
             if not indexes:
                 raise NotFound(f"{uri} contains no {INDEX}, either directly or in a subfolder; MDSWriter writes such a file.", uri=uri)
             done: set[str] = set()
-            # A folder's index can also list the shards of its subfolders, which have indexes of their own.
+            # A folder's index can also list the shards of its subfolders, although the subfolders have their own indexes.
             for path in sorted(indexes, key=lambda index: (index.count("/"), index)):
                 yield from self._units_of(root, path, files, done)
         written = [[column.name, column.encoding, column.size] for column in self._written or []]
@@ -247,7 +247,7 @@ class _Planner:
         raise BadData(f"{uri} lists the shard {raw.removeprefix(below)}, which doesn't exist.", uri=uri)
 
     def _settle(self, shard: Mapping[str, Any], uri: str, unit: Unit) -> None:
-        """Takes the columns from the first shard, and compares the columns of the other shards with these columns."""
+        """Takes the columns from the first shard. Raises BadSpec if a later shard has different columns."""
         columns = columns_of(shard, uri=uri)
         if self._written is not None:
             if columns != self._written:

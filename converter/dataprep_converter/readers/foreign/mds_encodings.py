@@ -47,13 +47,13 @@ class MdsColumn:
 
 
 def needs_samples(encoding: str) -> bool:
-    """Whether the column's type depends on its arrays because the encoding doesn't give their shape."""
+    """Whether the column's type must be determined from its first arrays, because the encoding doesn't give a shape."""
     return encoding.partition(":")[0] == "ndarray" and encoding.count(":") < 2
 
 
 def column_of(column: MdsColumn, contents: Sequence[bytes], *, uri: str) -> ForeignColumn:
-    """The column of the records. `contents` are the column's contents in the first records, which are needed only for some arrays. Raises
-    BadSpec for an encoding that can't be read, and for arrays that have no common shape."""
+    """The column of the records. `contents` contains the column's bytes in the first records. Only columns for which `needs_samples` is
+    true need them. Raises BadSpec for an encoding that can't be read, and for arrays that have no common shape."""
     kind, _, rest = column.encoding.partition(":")
     if kind in _BYTES:
         return ForeignColumn(column.name, "Bytes")
@@ -85,7 +85,8 @@ def _column_of_arrays(column: MdsColumn, arrays: Sequence["np.ndarray[Any, Any]"
     dtypes, shapes = sorted({array.dtype.name for array in arrays}), sorted({array.shape for array in arrays})
     raise BadSpec(
         f"{uri}: the arrays of the column {column.name!r} have the types {', '.join(dtypes)} and the shapes {', '.join(map(str, shapes))}; "
-        "a column has one type, and one shape or one dimension. List the other columns in source.mds.columns.",
+        "the arrays of a column must have the same type, and either the same shape or a single dimension. "
+        "List the other columns in source.mds.columns.",
         uri=uri,
     )
 

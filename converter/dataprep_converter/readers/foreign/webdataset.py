@@ -76,8 +76,8 @@ class WebdatasetReader(BlockReader):
 
     @staticmethod
     def discover(source: WebdatasetSource, access: Access) -> Discovery:
-        """Reads the headers of all members. Raises NotFound for a URI without files, BadData for a file that isn't a tar file or that has
-        an extension twice in a sample, and BadSpec for a column that no member has."""
+        """Reads the headers of all members. Raises NotFound for a URI without files, and BadSpec for a column that no member has. Raises
+        BadData for a file that isn't a tar file, and for a sample that has an extension twice."""
         return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: WebdatasetSource, state: Mapping[str, Any], access: Access) -> None:
@@ -148,7 +148,9 @@ def _members(data: bytes, unit: Unit) -> Iterator[TarMember]:
                 if not info.isdir():
                     yield TarMember(info.name, info.offset_data, info.size)
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as exc:
-        raise InputChanged(f"{unit.uri}, offset {unit.offset:,}: no members as planned: {exc}. Plan again.", uri=unit.uri) from exc
+        raise InputChanged(
+            f"{unit.uri}, offset {unit.offset:,}: the members differ from the plan: {exc}. Plan again.", uri=unit.uri
+        ) from exc
 
 
 def _samples(members: Iterable[TarMember], uri: str) -> Iterator[_Sample]:
@@ -183,7 +185,7 @@ def _readable(name: str) -> str:
 
 @dataclass(frozen=True)
 class _TarFile:
-    """The samples of a tar file. Doesn't depend on any other file."""
+    """The samples of a tar file. They don't depend on any other file."""
 
     groups: Sequence[tuple[int, int, int]]
     """For each unit, the number of samples, and the offsets of its start and end in the uncompressed file."""

@@ -25,8 +25,8 @@ _INT: Final = struct.Struct(">I")
 
 
 def unpacker(java: str, uri: str) -> Unpack:
-    """The function that decompresses a codec class's streams. For an unknown codec, raises BadSpec, which names the file and the known
-    codecs."""
+    """The function that decompresses the streams of a codec, given the codec's Java class. For an unknown codec, raises BadSpec, which
+    names the file and the known codecs."""
     if java not in CODECS:
         names = ", ".join(name.removeprefix(_PACKAGE) for name in CODECS)
         raise BadSpec(f"{uri} is compressed with {java}; known: {names}.", uri=uri)

@@ -44,7 +44,7 @@ Found = tuple[list[Array], dict[int, str]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A Java class, and the types that its first objects determine, because the class alone doesn't."""
+    """A Java class. If objects of the class can contain different types, `of` contains the types found in the first objects."""
 
     java: str
     of: tuple[str | int, ...] = ()

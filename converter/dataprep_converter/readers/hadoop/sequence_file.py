@@ -40,10 +40,10 @@ times larger than the compressed data."""
 _WINDOW: Final = 64 << 10
 """The number of bytes that are read at a time to find lengths in a local file. The contents of larger records are skipped."""
 _FAR_WINDOW: Final = 4 << 20
-"""The same for a remote file. Eight files are read at a time."""
+"""The number of bytes that are read at a time to find lengths in a remote file. Eight files are read at the same time."""
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})
-"""The names of those files in a map file's folder that contain no records."""
+"""The names of the files without records in the folder of a map file."""
 
 
 class SequenceFileReader(BlockReader):
@@ -92,7 +92,7 @@ class SequenceFileReader(BlockReader):
 
 @dataclass(frozen=True)
 class _RecordFile:
-    """The records of a file. Doesn't depend on any other file."""
+    """The records of a file. They don't depend on any other file."""
 
     header: Header
     stretches: Sequence[Stretch]
@@ -100,13 +100,14 @@ class _RecordFile:
     kinds: Mapping[str, Any] | ConvertError | None
     """The kinds of the keys and values, if they may be needed.
 
-    If the kinds can't be read, this is the error, which also ends the search.
+    If the kinds can't be read, this field contains the error, which also ends the search.
     """
     fault: ConvertError | None = None
     """The error that ended the search. Raised as soon as the records that precede it have been used."""
 
     def to_document(self) -> Document | None:
-        """Returns the records as JSON without the kinds, which only one file needs. Returns None for a file with a fault."""
+        """Returns the records as JSON. The kinds are left out, because the planner needs the kinds of only one file. Returns None for a
+        file with a fault."""
         if self.fault is not None:
             return None
         return {"header": self.header.to_json(), "stretches": [each.values() for each in self.stretches]}
@@ -134,13 +135,13 @@ class _Planner:
             first = first or (file.entry.uri, found.header)
             _check_classes(found.header, file.entry.uri, first)
             if not self._state and found.kinds is None and found.stretches:
-                # Another process found the records.
+                # Another process found the records, but didn't store their kinds.
                 found = self._with_kinds(found, file.entry)
             if isinstance(found.kinds, ConvertError):
                 if not self._state:
                     raise found.kinds
-                # This file's kinds, which can't be read, aren't needed: an earlier file has records. The error has ended the search in this
-                # file, so examine the file again.
+                # An earlier file has determined the kinds, so this error doesn't matter. But it has ended the search in this file, so
+                # examine the file again.
                 found = self._examine(self._access.store(file.entry.uri), file.entry)
             if not self._state and isinstance(found.kinds, Mapping):
                 self._state = found.kinds
@@ -184,14 +185,14 @@ def _check_classes(header: Header, uri: str, first: tuple[str, Header]) -> None:
     beginning, other = first
     if (header.key, header.value) != (other.key, other.value):
         raise BadSpec(
-            f"{uri} has keys of {header.key} and values of {header.value}, {beginning} of {other.key} and {other.value}: "
+            f"{uri} has keys of {header.key} and values of {header.value}, but {beginning} has keys of {other.key} and values of {other.value}; "
             "the files of a source must have the same classes.",
             uri=uri,
         )
 
 
 def _sample(file: Input, header: Header, uri: str, stretch: Stretch) -> dict[str, Any] | ConvertError:
-    """The kinds of the keys and values, which are determined from the first records, or an error if they can't be read."""
+    """The kinds of the keys and values, determined from the first records. If these records can't be read, returns the error."""
     state: dict[str, Any] = {}
     data = file.read_at(stretch.offset, stretch.size)
     try:

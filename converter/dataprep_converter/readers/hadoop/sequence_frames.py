@@ -1,4 +1,4 @@
-"""Parses the framing of Hadoop's sequence files. The planner finds the records by their lengths alone; workers also read keys and values.
+"""Parses the framing of Hadoop's sequence files. The planner needs only the lengths to find the records; workers also read keys and values.
 
 `formats/hadoop/sequence_file_encoder.py` shows the framing. Files from other programs can be read too, so a file can have any classes,
 codecs and metadata, and sync markers at any distance.
@@ -112,8 +112,8 @@ class Cells:
 
 
 def stretches(file: Input, header: Header, uri: str, *, window: int, most: int) -> Iterator[Stretch]:
-    """Yields the records of a file in stretches of at most `most` bytes. A record or block of more than `most` bytes is a stretch of its
-    own.
+    """Yields the records of a file in stretches, which are consecutive records of at most `most` bytes in total. A record or block of more
+    than `most` bytes becomes a separate stretch.
 
     Reads `window` bytes at a time, and skips the contents of large records. For impossible lengths, and for a file that ends within a
     record, raises BadData, which names the file and the offset.

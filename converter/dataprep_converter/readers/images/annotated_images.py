@@ -46,7 +46,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
 
     @staticmethod
     def discover(source: AnnotatedImagesSource, access: Access) -> Discovery:
-        """Lists and pairs the files. Raises NotFound for a URI without files, and for unpaired files unless `missing` allows them."""
+        """Lists and pairs the files. Raises NotFound for a URI without files, and for unpaired files that `missing` doesn't allow."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: AnnotatedImagesSource, state: Mapping[str, Any], access: Access) -> None:

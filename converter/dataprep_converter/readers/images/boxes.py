@@ -23,7 +23,7 @@ _TOLERANCE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class BoxedObject:
-    """An object in an image. The box consists of edges, so xmin = 0 is the left edge of the first pixel."""
+    """An object in an image. The numbers are the edges of the box, so xmin = 0 is the left edge of the first pixel."""
 
     name: str
     box: tuple[float, float, float, float]
@@ -58,7 +58,7 @@ def finite(text: str, *, what: str) -> float:
 
 
 def check_size(annotation: Annotation, header: ImageHeader) -> None:
-    """Raises BadSample if the annotation gives another size than the image has."""
+    """Raises BadSample if the size in the annotation differs from the size of the image."""
     if annotation.size is not None and annotation.size != (header.width, header.height):
         width, height = annotation.size
         raise BadSample(f"the annotation is for {width:,} x {height:,} pixels, the image has {header.width:,} x {header.height:,}")

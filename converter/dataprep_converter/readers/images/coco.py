@@ -1,7 +1,7 @@
 """Reads COCO's JSON files, each of which contains the objects of many images.
 
 The planner reads the file in one pass, and stores each image's part of the file in the image's unit. The complete file is never in memory:
-the planner needs about 50 bytes per object, 250 bytes per image, and room for the longest element of the file's arrays.
+the planner needs about 50 bytes per object, 250 bytes per image, and memory for the longest element of the file's arrays.
 
     # images: [{id, file_name, width, height}], categories: [{id, name}], annotations: [{image_id, category_id, bbox: [x, y, w, h], iscrowd}]
 """
@@ -113,7 +113,7 @@ class CocoFile:
         self._crowds.append(1 if annotation.get("iscrowd") else 0)
 
     def _group_by_image(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The indexes of the annotations, sorted by image, and the position in this order at which each image's annotations begin."""
+        """The indexes of the annotations, sorted by image, and the position of each image's first annotation in this sorted array."""
         ids = np.array(self._ids, np.int64)
         by_id = np.argsort(ids, kind="stable")
         if len(np.unique(ids)) < len(ids):
@@ -133,7 +133,10 @@ class CocoFile:
         if wrong.any():
             examples = ", ".join(map(str, np.unique(values[wrong])[:_SHOWN].tolist()))
             count = int(wrong.sum())
-            raise BadData(f"{self._uri}: the {name} of {count:,} of the annotations is not among {member}: {examples}.", uri=self._uri)
+            raise BadData(
+                f"{self._uri}: {count:,} of the annotations {'has' if count == 1 else 'have'} an unknown {name}, not in {member}: {examples}.",
+                uri=self._uri,
+            )
 
 
 def annotation_of(extra: Mapping[str, Any]) -> Annotation:

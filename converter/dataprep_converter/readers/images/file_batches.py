@@ -27,13 +27,12 @@ def images_of_batches(
     """Yields the images of all zip files at the URIs. Within a zip file, images are ordered by the numbers in their names. `extras`
     contains the names of the images' original folders.
 
-    `ignored` counts the files that aren't zip files, and those members of the zip files whose names have none of the extensions. Only the
-    member's own name counts, not its original URI. Raises NotFound for a URI without files, and BadData for a zip file that isn't a
-    FileBatch.
+    `ignored` counts files that aren't zip files, and members of zip files whose names have none of the extensions. Only the member's own
+    name counts, not its original URI. Raises NotFound for a URI without files, and BadData for a zip file that isn't a FileBatch.
     """
     for uri in uris:
         if split_archive_uri(uri) is not None:
-            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of zips.", uri=uri)
+            raise BadSpec(f"{uri}: labelFrom: OriginalUri reads FileBatch files; name a zip file, or a folder of zip files.", uri=uri)
     folders = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, ignored=ignored)
     for batches in folders:
         files = batches.files
@@ -74,7 +73,7 @@ def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[s
     if entry is None:
         raise BadData(f"{uri} is not a FileBatch: it has no {URIS} (labelFrom: OriginalUri).", uri=uri)
     if entry.size > LARGEST_LIST:
-        raise BadData(f"{uri}: its {URIS} has {entry.size:,} bytes; {LARGEST_LIST >> 20} MiB are read at most.", uri=uri)
+        raise BadData(f"{uri}: its {URIS} has {entry.size:,} bytes; the limit is {LARGEST_LIST >> 20} MiB.", uri=uri)
     try:
         text = access.store(entry.uri).get(entry.uri).decode()
     except UnicodeDecodeError as exc:

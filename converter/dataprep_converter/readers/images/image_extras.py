@@ -1,7 +1,7 @@
 """The `extra` of an image's unit.
 
-For a bad image, the extra contains the reason. For a good image, the extra is the label or, if the list of images has other columns, a JSON
-list of the label and one value for each column.
+For a bad image, the extra contains the reason. For a good image, the extra is the label. If the list of images has other columns, the extra
+is instead a JSON list of the label and one value for each column.
 """
 
 import json

@@ -101,7 +101,7 @@ def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) ->
 
 
 def _all_end_alike(names: Sequence[str], endings: Sequence[str]) -> bool:
-    """Whether there is one of the given endings with which all names end. Searches all names as one string, which is faster than a loop."""
+    """Whether all names end with the same one of the given endings. Searches all names as one string, which is faster than a loop."""
     text = "/".join([*names, ""])
     return any(text.count(f"{ending}/") == len(names) for ending in endings)
 

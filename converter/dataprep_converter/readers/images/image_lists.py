@@ -136,8 +136,8 @@ class ImagesOfList(Closeable):
 
 
 def _with_subsets(images: Iterator[ListedImage]) -> Iterator[ListedImage]:
-    """Puts a bad image that is in no folder into the subset of the image before it. A bad image at the beginning of the list gets the
-    subset of the first image that has a subset. If some records have a subset, every record needs one."""
+    """Gives a subset to bad images that are in no folder, because either all records or none must have a subset. Such an image gets the
+    subset of the image before it or, at the beginning of the list, of the first image that has a subset."""
     subset = ""
     waiting: list[ListedImage] = []
     for image in images:

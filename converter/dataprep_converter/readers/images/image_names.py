@@ -41,7 +41,7 @@ class ImagesByName:
         self._lists = int(below != list_uri and not is_hidden(below) and extension_of(below) not in source.extensions)
 
     def find(self, name: str, place: str) -> ListedFile | None:
-        """The image with the name, or None. Raises BadSpec, with `place`, if several images have the name."""
+        """The image with the name, or None. Raises BadSpec if several images have the name. The message contains `place`."""
         if name in self._twice:
             images, at = self._images[name]
             raise BadSpec(

@@ -1,7 +1,7 @@
-"""Uses the reader of the source `csv`, `jsonl` or `parquet` to read the rows of a table that lists images and can have other columns.
+"""Reads the rows of a table of images with the reader of the source `csv`, `jsonl` or `parquet`.
 
-The planner reads the table once, and stores each row's values in the unit of the row's image. A table of images is small compared with the
-images, so storing its rows costs little. Workers don't read the table.
+The table can also have other columns than paths and labels. The planner reads the table once, and stores each row's values in the unit of
+the row's image. A table of images is small compared with the images, so storing its rows costs little. Workers don't read the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,14 +77,13 @@ class ImageTable(Closeable):
         others = references[1 if listed.label_column is None else 2 :]
         columns = list(dict.fromkeys(name for reference in others for name in self._found(reference, names)))
         if kind == "Csv":
-            # Read columns that aren't added to the images as text: any cell is valid as text, and a path or class such as 007 isn't a
+            # Read columns that aren't added to the images as text. Any cell is valid as text, and a path or class such as 007 isn't a
             # number.
             typed = {*columns} - {self._path, self._label}
             state["columns"] = [column | ({"type": "String"} if column["name"] not in typed else {}) for column in state["columns"]]
         member = source.member
         if kind == "Jsonl":
-            # Give a list of columns, even if it is empty: the source then accepts additional keys in the records, whatever their values
-            # are.
+            # Set `columns` to a list, even an empty one, so that records can have additional keys with any values.
             needed = {*columns, self._path, self._label}
             state["columns"] = [[column, path] for column, path in state["columns"] if column["name"] in needed]
             member = member.model_copy(update={"columns": []})
@@ -137,12 +136,13 @@ class ImageTable(Closeable):
         return str(value)
 
     def _top_level(self, reference: str, fields: Sequence[str]) -> str:
-        """The column name to which `reference`, a name or position, refers. A struct field's name, such as `a/b`, is returned unchanged."""
+        """The name of the column that `reference` (a name or position) refers to. A struct field's name, such as `a/b`, is returned
+        unchanged."""
         is_inner = reference not in fields and reference.partition("/")[0] in fields
         return reference if is_inner else self._found(reference, fields)[0]
 
     def _found(self, reference: str, names: Sequence[str]) -> list[str]:
-        """The columns to which `reference`, a name or position, refers. The name of a struct stands for all of its columns."""
+        """The columns that `reference` (a name or position) refers to. The name of a struct refers to all of its columns."""
         if reference in names:
             return [reference]
         if reference.isascii() and reference.isdigit() and int(reference) < len(names):

@@ -133,7 +133,8 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         return columns | self._planned([row["extra"] for row in rows])
 
     def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
-        """Like `read`, but if only classes, paths and the list's columns are needed, takes them from the plan and reads no files."""
+        """Does the same as `read`. If only classes, paths and the list's columns are needed, takes them from the plan and reads no
+        files."""
         listed_columns = self._extras.schema.names if self._extras.schema is not None else []
         planned_columns = [name for name in columns if name in (LABEL, TEXT, FILENAME.name, *listed_columns)]
         if len(planned_columns) < len(columns):

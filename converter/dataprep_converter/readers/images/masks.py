@@ -32,7 +32,7 @@ class MasksReader(FilesReader[_ImageAndMask]):
 
     @staticmethod
     def discover(source: MasksSource, access: Access) -> Discovery:
-        """Lists images and masks. Raises NotFound for a URI without files, and for unpaired files unless `missing` allows them."""
+        """Lists images and masks. Raises NotFound for a URI without files, and for unpaired files that `missing` doesn't allow."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: MasksSource, state: Mapping[str, Any], access: Access) -> None:

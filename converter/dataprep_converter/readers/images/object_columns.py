@@ -81,7 +81,7 @@ class ObjectColumns:
 
     def _largest(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
         names = [image.objects[_largest(image.boxes)].name if image.objects else BACKGROUND for image in images]
-        # The number of the background is 0 if that number is reserved for it, or else the number after the last class.
+        # If class numbers don't begin at 0, the background is 0. Otherwise, it is the number after the last class.
         background = 0 if self._first else len(self._classes)
         numbers = [self._numbers[name] if image.objects else background for name, image in zip(names, images, strict=True)]
         return {LABEL: pa.array(numbers, pa.int64()), TEXT: pa.array(names, pa.string())}
@@ -108,8 +108,8 @@ class ObjectColumns:
 def _largest(boxes: npt.NDArray[np.float64]) -> int:
     """The index of the first box with the largest area."""
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    # Boxes whose areas in pixels are equal can have slightly different areas as fractions, because of rounding. So allow a tolerance, which
-    # is less than a pixel, because images have at most 2^29 pixels.
+    # Because of rounding, boxes with equal areas in pixels can have slightly different areas as fractions. So allow a tolerance. It is less
+    # than a pixel, because images have at most 2^29 pixels.
     return int((areas >= areas.max() * (1 - 1e-9)).argmax())
 
 

@@ -95,7 +95,7 @@ def ordered(column: Any) -> Array:
 
 
 def unordered(column: Any, kind: Any) -> Array:
-    """The column that `ordered` has converted, back in its original type `kind`."""
+    """The column that `ordered` converted, restored to its original type `kind`."""
     result: Array
     if is_text_or_bytes(kind):
         result = _from_bytes(column, kind)
@@ -127,7 +127,7 @@ def _from_bytes(column: Any, kind: Any) -> Array:
 
 
 def _lists(items: Array, lists: Lists, kind: Any) -> Array:
-    """A column of lists of the type `kind`, with the lengths and nulls of `lists`."""
+    """Builds a list column from the flat `items`. `lists` contains the lengths and nulls, and `kind` is the column's type."""
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts, dtype=np.int64)))
     is_large = _types.is_large_list(kind)
     if not is_large and ends[-1] > np.iinfo(np.int32).max:
@@ -156,7 +156,7 @@ def _flipped(column: Any) -> Array:
 
 
 def _ordered_floats(column: Any) -> Array:
-    """Numbers with the order of the floats. NaN is the largest, and -0.0 equals 0.0."""
+    """Converts floats to whole numbers that have the same order. NaN becomes the largest number, and -0.0 equals 0.0."""
     values = column.cast(pa.float64()).to_numpy() + 0.0
     values[np.isnan(values)] = np.nan
     bits = values.view(np.int64)

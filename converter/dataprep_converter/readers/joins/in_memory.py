@@ -61,10 +61,7 @@ class InMemory:
     """Joins tables in memory; see the module's docstring and `Matching`."""
 
     def __init__(self, tables: Sequence[Columns], share: int, *, drops_bitmaps: bool) -> None:
-        """`drops_bitmaps` says whether a column that has no nulls in a piece is copied without a bitmap.
-
-        DuckDB returns such columns without a bitmap.
-        """
+        """`drops_bitmaps` says whether to leave out the bitmap of a column that has no nulls in a piece, as DuckDB does."""
         self._tables = tables
         self._share = share
         self._drops_bitmaps = drops_bitmaps
@@ -186,7 +183,7 @@ class _RowStream:
         columns = piece.columns
         if self._drops_bitmaps:
             for column in columns:
-                # Arrow counts the nulls now, and remembers that there are none. Otherwise, Arrow would also copy the bitmap.
+                # Let Arrow count the nulls, because it omits the bitmap only if it knows that there are none.
                 _ = column.null_count
         return [_arrow.concat_arrays([column]) for column in columns]
 

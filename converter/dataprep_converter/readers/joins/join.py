@@ -140,16 +140,18 @@ class _Planner:
         yield from self._bad
 
     def _records(self, joining: Joining, tables: Sequence[OpenTable]) -> Iterator[pa.RecordBatch]:
-        """Yields the joined records, and remembers whether an earlier rule may have divided them differently."""
+        """Yields the joined records. Sets `Access.may_cut_otherwise`, which says whether version 1 of JOINS may have divided them
+        differently."""
         if is_for_memory([table.columns for table in tables]):
             self._access.may_cut_otherwise = yield from may_be_cut_otherwise(joining.records())
         else:
             yield from joining.records()
 
     def _joining(self, tables: Sequence[OpenTable]) -> Joining:
-        """Chooses how to join these tables: with the job's SQL engine, if it can join them and is worth using, or else in this process.
+        """Chooses how to join these tables. The job's SQL engine joins tables that it supports and that are large enough. Other tables are
+        joined in this process.
 
-        If a plan follows an older rule, tables that the earlier release may have joined in memory are joined in this process too.
+        If the plan uses version 1 of JOINS, tables that can be joined in memory are also joined in this process.
         """
         engine, version = self._access.sql_engine, self._access.version_of(JOINS)
         if engine is None or (version == 1 and is_for_memory([table.columns for table in tables])):
@@ -189,7 +191,7 @@ class _Planner:
         return replace(_table(number, spec, reader, units, self._source), state=state, rules=self._access.rules())
 
     def _read(self, joining: Joining, tables: Sequence[OpenTable]) -> None:
-        """Has all tables read, and records their bad rows and the decimals that have lost digits."""
+        """Reads all tables, and collects their bad rows and the decimals that have lost digits."""
         lost: list[str] = []
         with closing(joining.read()) as found:
             for table, findings in zip(tables, found, strict=True):
@@ -247,7 +249,8 @@ class _Planner:
         self._state["ignored"] = keys.keys_in_any() - keys.keys_in_all()
 
     def _bad_rows(self, tables: Sequence[OpenTable]) -> str:
-        """Returns a sentence that points out the bad rows of these tables, whose keys count as missing. Empty if there are no bad rows."""
+        """Returns a sentence about the bad rows of these tables, because the keys of bad rows count as missing. Empty if there are no bad
+        rows."""
         bad = [unit for unit in self._bad if unit.root in [1 + table.number for table in tables]]
         if not bad:
             return ""
@@ -340,8 +343,8 @@ def _schema(source: JoinSource, tables: Sequence[OpenTable]) -> pa.Schema:
                 )
             owners[name] = f"the table {table.name}"
             if table.columns.order_by is None:
-                # Remove the metadata about original types and about text from the schema. The schema is written to the files, so it affects
-                # the offsets of the units and thereby the run id.
+                # Remove the metadata entries WAS, KEPT and TEXT. The schema is written to the files, so it affects the offsets of the units
+                # and thereby the run id.
                 metadata = {
                     key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), KEPT.encode(), TEXT.encode())
                 }
@@ -352,7 +355,7 @@ def _schema(source: JoinSource, tables: Sequence[OpenTable]) -> pa.Schema:
 
 
 def _field_metadata(tables: Sequence[OpenTable], key: str) -> dict[str, str]:
-    """The value of each column's metadata entry `key`, keyed by the column's name in the join. Columns without this metadata entry are left
+    """Maps each column's name in the join to the value of the entry `key` in the column's metadata. Columns without this entry are left
     out."""
     return {
         table.spec.prefix + field.name: (field.metadata or {})[key.encode()].decode()
@@ -389,7 +392,7 @@ def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.Re
 
 class _Writer:
     """Writes Arrow streams `00000.arrow`, `00001.arrow`, … Begins a new file when the current one has reached a certain size. Each unit is
-    a message."""
+    an Arrow message."""
 
     # The layout of a file:  message schema | message record batch … | uint32 0xffffffff | uint32 0
 

@@ -1,4 +1,4 @@
-"""The folder of a join: an engine writes the joined rows into it, and the engine's driver saves its findings there.
+"""The folder of a join. An engine writes the joined rows into this folder, and the engine's driver saves its findings there.
 
 <folder>/<stream>-<range>-<attempt>.arrow    a range of a stream
 <folder>/state.json                          the engine's answers to queries, and the files of the complete streams
@@ -33,7 +33,8 @@ _STATE: Final = "state.json"
 _UNPINNED: Final = ("sql", "table")
 """Sources whose rows may change even if their units don't. So rows of these sources are never taken from an earlier driver."""
 _NOT_OF_THE_ROWS: Final = "_signed"
-"""The rule that says how to sign addresses. It isn't part of the digest: signatures are secrets, and the rows don't depend on them."""
+"""The rule that says how to sign addresses. It isn't part of the digest, because signatures are secrets, and the rows don't depend on
+signatures."""
 
 
 class JoinFolder:
@@ -45,7 +46,7 @@ class JoinFolder:
         self._answers: dict[str, Rows] = {}
         self._streams: dict[str, Rows] = {}
         self.is_known = self._load()
-        """Whether an earlier driver has read all tables without an error. If so, the stored answers say what is in the tables."""
+        """Whether an earlier driver has read all tables without an error. If so, the stored answers describe the tables."""
 
     def answer(self, query: str) -> Rows | None:
         """The answer to a query, or None if the engine has to be asked."""
@@ -60,7 +61,7 @@ class JoinFolder:
         self._answers[query] = rows
 
     def complete(self, stream: str, files: Rows) -> None:
-        """Records and stores that a stream has been written completely."""
+        """Stores the files of a stream that has been written completely."""
         self._streams[stream] = files
         self.save()
 
@@ -81,7 +82,7 @@ class JoinFolder:
                 logger.warning("%s/%s is damaged, so the tables are joined from the beginning: %s", self.uri, _STATE, exc)
                 self._answers, self._streams = {}, {}
                 return False
-            logger.info("source.join: an earlier driver has laid down %d streams in %s", len(self._streams), self.uri)
+            logger.info("source.join: an earlier driver has written %d complete streams to %s", len(self._streams), self.uri)
             return True
         return False
 
@@ -91,11 +92,11 @@ class JoinFolder:
 
 
 def remove_folder(uri: str, store: Store) -> None:
-    """Removes a folder that tasks of an engine have written to, with all files. Logs the store's errors."""
+    """Removes a folder that an engine's tasks have written to, including all files. Logs the store's errors."""
     try:
         for entry in list(store.list(uri)):
             store.delete(entry.uri)
-        with suppress(NotPermitted):  # a commit warns about this
+        with suppress(NotPermitted):  # a commit warns about the missing permission
             store.sweep(uri)
         if isinstance(store, MovesFiles):
             store.remove_folder(uri)
@@ -104,7 +105,8 @@ def remove_folder(uri: str, store: Store) -> None:
 
 
 def uri_for(tables: Sequence[OpenTable], output: str | None) -> str:
-    """The URI of the folder for the rows of these tables: below the folder `output`, or a new one in $TMPDIR."""
+    """The URI of the folder for the joined rows of these tables. It is below the folder `output` or, if `output` is None, a new folder in
+    $TMPDIR."""
     return tempfile.mkdtemp(prefix="dataprep-join-") if output is None else names.join(output, names.join_folder(_digest_of(tables)))
 
 
@@ -124,7 +126,7 @@ def _digest_of(tables: Sequence[OpenTable]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A rule as a JSON value that is the same in each process."""
+    """Converts a value in a rule to a JSON value that is the same in each process."""
     if isinstance(value, frozenset | set):
         return sorted(value)
     if isinstance(value, Mapping):

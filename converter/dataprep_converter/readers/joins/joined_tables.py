@@ -25,7 +25,7 @@ __all__ = ["Columns", "Count", "Join", "Keys"]
 
 JOINS: Final = "joins"
 """The part of the rules (see `run_id.PARTS`) that says how joined records are divided into pieces. In version 1, a column without nulls in
-a piece could count as larger. This happened if the rows were joined in memory and the column had nulls in other pieces."""
+a piece could count as larger. This happened if the rows were joined in memory, and the column had nulls in other pieces."""
 PIECE_RECORDS: Final = 2048
 """The maximum number of joined records that are built together. If records are large, fewer are built together, so that their total size is
 about _PIECE_BYTES."""
@@ -46,7 +46,7 @@ class Join(Closeable):
     records."""
 
     def __init__(self, tables: Sequence[Columns], version: int = 2) -> None:
-        """`version` is the version of the part JOINS."""
+        """`version` is the version of JOINS; see `run_id.PARTS`."""
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
@@ -59,7 +59,7 @@ class Join(Closeable):
         self._matching.close()
 
     def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:
-        """Adds rows of a table. `rows` contains the number that each added row has in the source's order."""
+        """Adds rows of a table. `rows` contains the number of each added row in the source."""
         schema = self._schemas[table]
         columns = [plain(column, kind) for column, kind in zip((rows, *keys, *others), schema.types, strict=True)]
         self._matching.add(table, pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -94,7 +94,7 @@ class Join(Closeable):
 
 
 def share_of_memory() -> int:
-    """The number of bytes that the rows may have in this process. Zero or negative if there is no memory for the rows.
+    """The number of bytes of memory that the rows may take in this process. Zero or negative if there is no memory for the rows.
 
     This is only half of the memory, because moving the rows to DuckDB needs the same amount of memory again. A join in memory also copies
     the rows. But it copies one column at a time, so it needs less memory than a move to DuckDB.
@@ -117,8 +117,8 @@ def records_of(tables: Sequence[Columns], keys: Rows, streams: Sequence[Rows]) -
 def may_be_cut_otherwise(pieces: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, bool]:
     """Yields the pieces of records without sequences.
 
-    Returns whether version 1 of the part JOINS may have divided these records differently. The answer is the same for all ways to join the
-    tables.
+    Returns whether version 1 of JOINS (see `run_id.PARTS`) may have divided these records differently. The answer is the same for all ways
+    to join the tables.
     """
     has_nulls = depends = False
     for piece in pieces:
@@ -130,12 +130,12 @@ def may_be_cut_otherwise(pieces: Iterator[pa.RecordBatch]) -> Generator[pa.Recor
 
 
 def _next_count(records: int, size: int) -> int:
-    """The number of records to build together after this many records, which had `size` bytes."""
+    """The number of records to build together next, if the previous `records` records took `size` bytes."""
     return max(1, min(PIECE_RECORDS, _PIECE_BYTES * records // max(1, size)))
 
 
 def _pieces(tables: Sequence[Columns], key_columns: Sequence[Array], streams: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
-    """Yields the records of some keys, in pieces whose number of steps is limited."""
+    """Yields the records of some keys, in pieces with a limited number of steps."""
     kinds = tables[0].keys.types
     sequences = [number for number, table in enumerate(tables) if table.order_by is not None]
     lengths = {number: to_numpy(column) for number, column in zip(sequences, key_columns[len(kinds) :], strict=True)}

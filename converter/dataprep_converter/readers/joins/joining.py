@@ -1,6 +1,6 @@
-"""The interface of the ways to join tables, and the way that joins tables in this process.
+"""Defines the interface of all methods of joining tables, and implements the method that joins tables in this process.
 
-`joining_by_sql.py` is the other way. Both ways return the same findings, counts and records.
+`joining_by_sql.py` contains the other method. Both methods return the same findings, counts and records.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -23,10 +23,10 @@ _READER_BYTES: Final = 512 << 20
 
 
 class Joining(Protocol):
-    """A way to join tables. Its methods are called in this order."""
+    """A way to join tables. The methods of this class must be called in the order in which they are defined."""
 
     def read(self) -> Generator[Findings, None, None]:
-        """Reads all tables, and yields what was found in each of them. A table's error is raised only when the table's turn comes."""
+        """Reads all tables, and yields the findings about each of them. A table's error is raised only when the table's turn comes."""
         ...
 
     def match(self) -> KeyCounts:
@@ -46,7 +46,7 @@ class JoinHere(Closeable):
     """Joins tables in this process; see `Joining`."""
 
     def __init__(self, tables: Sequence[OpenTable], version: int) -> None:
-        """`version` is the version of the part JOINS."""
+        """`version` is the version of JOINS; see `run_id.PARTS`."""
         self._tables = tables
         self._join = Join([table.columns for table in tables], version)
         # Several threads can read tables, but only one thread at a time may add rows to the join.

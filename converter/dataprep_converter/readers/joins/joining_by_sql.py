@@ -6,7 +6,7 @@ matched     the keys in all tables: k0, k1, … | row0, n0 | row1, n1 | … | n
             row is the row to use, n0 the number of rows with this key, and n the number of the joined record
 """
 
-# ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values of the user.
+# ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values from the user.
 
 import json
 from collections.abc import Generator, Iterator, Sequence
@@ -34,7 +34,7 @@ _MATCHED: Final = "matched"
 
 
 def fault(tables: Sequence[OpenTable]) -> str | None:
-    """Why an engine can't join these tables, or None if it can."""
+    """The reason why an engine can't join these tables, or None if it can."""
     for table in tables:
         for name, kind in zip(table.others, table.columns.plain().types[1 + len(table.columns.keys) :], strict=True):
             if carrier(kind) is None:
@@ -79,12 +79,12 @@ class JoinBySql(Closeable):
             self._engine.read(f"t{table.number}", rows.schema, rows.parts, rows)
 
     def _check(self, table: OpenTable) -> None:
-        """Raises the error of the first part of the table that failed, if any."""
+        """If any part of the table failed, raises the error of the first such part."""
         for (text,) in self._engine.rows(f"SELECT said FROM t{table.number} WHERE what = '{part_reader.ERROR}' ORDER BY row LIMIT 1"):
             raise part_reader.error_of(text)
 
     def _findings(self, table: OpenTable) -> Findings:
-        """What the tasks have found in a table."""
+        """What the tasks found in a table."""
         found = Findings()
         said = f"SELECT row, said FROM t{table.number} WHERE what"
         for _, text in self._rows(f"{said} = '{part_reader.LOST}' ORDER BY row"):
@@ -102,9 +102,9 @@ class JoinBySql(Closeable):
         return rows
 
     def _make_places(self) -> None:
-        """Makes the view `places`, once.
+        """Makes the view `places`, if it doesn't exist yet.
 
-        If only an earlier driver has read the tables, reads them again first, because the view needs them.
+        The view needs the tables. If only an earlier driver has read the tables, this driver first reads them again.
         """
         if self._has_places:
             return
@@ -116,7 +116,7 @@ class JoinBySql(Closeable):
         self._has_places = True
 
     def _number(self) -> None:
-        """Makes the view `matched`, once."""
+        """Makes the view `matched`, if it doesn't exist yet."""
         if self._has_numbers:
             return
         self._make_places()

@@ -14,7 +14,7 @@ Places = npt.NDArray[np.int64]
 
 
 class KeyCounts(Protocol):
-    """Which of the matched keys of some tables are duplicate or missing."""
+    """Counts the duplicate and the missing keys among the matched keys of some tables."""
 
     def duplicates(self, table: int) -> Count:
         """Counts the keys that occur in several rows of a table."""
@@ -38,8 +38,8 @@ class Keys(KeyCounts, Protocol):
     """The matched keys of some tables."""
 
     def chosen_rows(self) -> Sequence[Places]:
-        """For each table, the `row` of each key that exists in all tables, in the order of the keys. If several rows have the same key,
-        either the first or the last of them is used."""
+        """Returns an array for each table: the `row` of each key that exists in all tables, in the order of the keys. If several rows have
+        the same key, `Columns.last` determines which one is used."""
         ...
 
     def close(self) -> None:
@@ -79,6 +79,7 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """A `Count` of `keys` missing keys. Its example is the smallest in `counts`, with the rows in the first table that has this key."""
+    """Combines the counts of missing keys into a `Count` of `keys` keys. The example is the smallest in `counts`, with its rows in the
+    first table that has the key."""
     examples: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(examples))

@@ -46,14 +46,14 @@ class OpenTable:
         return f"{uri}, record {record}"
 
     def batch_rows(self) -> int:
-        """How many rows to read in one batch."""
+        """The number of rows to read in one batch."""
         samples, size = self.units.samples, self.units.size
         return samples_of_a_batch(size if size >= samples else samples * _ROW_BYTES, samples, most=_READ_RECORDS)
 
 
 @dataclass
 class Findings:
-    """What the reader of a table has found, apart from the rows that can be joined."""
+    """The findings of a table's reader, except for the rows that can be joined."""
 
     bad: list[tuple[int, str]] = field(default_factory=list)
     """The bad rows with the reasons, in the order of the table."""
@@ -67,13 +67,13 @@ class Findings:
             self.add_lost(lost.column, len(lost.texts), lost.texts[0])
 
     def add_lost(self, column: str, count: int, first: str) -> None:
-        """Adds decimals of a column that lost digits."""
+        """Adds `count` decimals that lost digits in a column. `first` is the original text of the first one."""
         before, text = self.lost.get(column, (0, first))
         self.lost[column] = (before + count, text)
 
 
 def read_rows(reader: Reader, units: Units, keys: Sequence[str], samples: range, *, batch_rows: int) -> Iterator[Batch]:
-    """Yields the rows of a table with these numbers. Rows with a null in a key are bad."""
+    """Yields the rows of a table whose numbers are in `samples`. Rows with a null in a key are bad."""
     numbers = (
         np.arange(first, min(first + batch_rows, samples.stop), dtype=np.int64) for first in range(samples.start, samples.stop, batch_rows)
     )

@@ -248,7 +248,7 @@ def _translate_errors() -> Iterator[None]:
     except (duckdb.Error, pa.ArrowException, OSError) as exc:
         message = str(exc).partition("\n")[0]
         if "max_temp_directory_size" in str(exc) or "No space left" in str(exc):
-            raise StoreFull(f"The join needs more room for temporary files than {tempfile.gettempdir()} has: {message}") from exc
+            raise StoreFull(f"The join needs more space for temporary files than {tempfile.gettempdir()} has: {message}") from exc
         if isinstance(exc, duckdb.OutOfMemoryException):
             raise ConvertError(f"The join needs more memory; raise planning.resources.limits.memory: {message}") from exc
         raise ConvertError(f"The join failed: {message}") from exc

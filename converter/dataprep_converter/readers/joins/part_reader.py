@@ -35,9 +35,9 @@ _arrow: Any = pa  # the type stubs lack some functions
 class PartReader:
     """Reads any part of a table. Can be pickled.
 
-    The rows have the columns `row | k0, k1, … | o0, … | c0, c1, … | what, said`: the number of the row, the keys and the columns of
-    `orderBy` in a form that can be compared, the other columns in their carriers, and two nulls. A row whose `what` isn't null isn't a row
-    of the table. It reports a bad row, decimals that have lost digits, or the error that has ended the part.
+    The rows have the columns `row | k0, k1, … | o0, … | c0, c1, … | what, said`: the number of the row; the keys and the columns of
+    `orderBy`, in a form that can be compared; the other columns, in their carrier types; and two nulls. A row with a value in `what`
+    doesn't come from the table. Instead, it reports a bad row, decimals that have lost digits, or the error that has ended the part.
     """
 
     kind: str
@@ -156,14 +156,14 @@ def text_of(error: ConvertError) -> str:
 
 
 def error_of(said: str) -> ConvertError:
-    """The error that `text_of` has converted to text."""
+    """Restores the error from the text that `text_of` returned."""
     error: ConvertError = pickle.loads(base64.b64decode(said))  # noqa: S301 - pickled by a task of this job
     return error
 
 
 def _known(kind: pa.DataType | None) -> pa.DataType:
     if kind is None:
-        raise TypeError("the table has a column that can't travel; see `joining_by_sql.fault`")
+        raise TypeError("the table has a column that can't be passed to the engine; see `joining_by_sql.fault`")
     return kind
 
 
@@ -176,12 +176,12 @@ def stream_of(units: UnitTable) -> bytes:
 
 
 def units_of(stream: bytes) -> UnitTable:
-    """The units that `stream_of` has returned as an Arrow stream."""
+    """Restores the units from the Arrow stream that `stream_of` returned."""
     return UnitTable(pa.ipc.open_stream(stream).read_all())
 
 
 def borders(units: UnitTable) -> list[int]:
-    """The first row of each part, followed by the number of rows. Parts begin at the borders of units."""
+    """The first row of each part and, as the last item, the table's number of rows. Each part begins with a new unit."""
     sizes: npt.NDArray[np.int64] = units.table["size"].to_numpy()
     firsts: npt.NDArray[np.int64] = units.table["first"].to_numpy()
     parts = (np.cumsum(sizes) - sizes) // PART_BYTES

@@ -4,7 +4,7 @@
     places      the keys:     k0, k1, … | n0, first0, last0 | n1, first1, last1 | …
                               n, first and last are the count, the first and the last row of each table with this key
 
-Names of tables and columns are numbers, so the statements contain no names or values of the user.
+Names of tables and columns are numbers, so the statements contain no names or values from the user.
 """
 
 # ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values.
@@ -22,7 +22,7 @@ def key_columns(tables: Sequence[Columns]) -> list[str]:
 
 
 def places_of(tables: Sequence[Columns]) -> str:
-    """The statement that selects the rows of `places`. Rows without a key, if there are any, must have nulls in all keys."""
+    """The statement that selects the rows of `places`. In a row without a key, all key columns must be null."""
     keys = ", ".join(key_columns(tables))
     each = ", ".join(
         f"count(*) FILTER (WHERE t = {t}) AS n{t}, min(row) FILTER (WHERE t = {t}) AS first{t}, max(row) FILTER (WHERE t = {t}) AS last{t}"
@@ -33,7 +33,7 @@ def places_of(tables: Sequence[Columns]) -> str:
 
 
 def row_of(table: Columns) -> str:
-    """The name of the column of `places` that contains the row to use. The name doesn't include the table's number."""
+    """The name of the column in `places` that contains the row to use, without the table's number at the end."""
     return "last" if table.last else "first"
 
 

@@ -24,7 +24,7 @@ _FAILED: Final = -1
 _BUFFER: Final = 8 << 20
 """The number of bytes that are read in one request."""
 FILES: Final[pa.Schema] = _arrow.schema({"range": pa.int64(), "rows": pa.int64(), "file": pa.string()})
-"""What a task reports about each file that it has written."""
+"""The columns of the row that a task returns for each file that it has written."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RangeWriter:
     range_records: int
 
     def __call__(self, access: Access, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Writes a file for each range, and yields a row of FILES for it. Each attempt of a task writes files of its own.
+        """Writes a file for each range, and yields a row of FILES for it. Each attempt of a task writes separate files.
 
         If the store fails, yields a row that contains the error. If the error were raised, the engine would repeat the task.
         """
@@ -102,7 +102,7 @@ class _File:
 
 
 class _Sink(io.RawIOBase):
-    """Passes what Arrow writes to an upload."""
+    """Receives the bytes that Arrow writes, and passes them to an upload."""
 
     def __init__(self, upload: Upload) -> None:
         super().__init__()
@@ -118,12 +118,12 @@ class _Sink(io.RawIOBase):
 
 
 def written(number: int, rows: int, uri: str) -> pa.RecordBatch:
-    """The row of FILES for a file that a task has written."""
+    """The row of FILES that describes a file."""
     return pa.RecordBatch.from_pylist([{"range": number, "rows": rows, "file": uri}], schema=FILES)
 
 
 def failed(error: ConvertError) -> pa.RecordBatch:
-    """The row of FILES for an error that has ended a task."""
+    """The row of FILES that reports a task's error."""
     return written(_FAILED, 0, text_of(error))
 
 
@@ -145,8 +145,8 @@ def paths_in_order(files: Sequence[tuple[Any, ...]], *, rows: int) -> list[str]:
 
 
 def paths_by_range(files: Sequence[tuple[Any, ...]], *, rows: int, of: str = "the join") -> Mapping[int, str]:
-    """The path of each range that has a file. `files` are rows of FILES, and `rows` is the number of rows that they must have. Raises
-    ConvertError if there are others. `of` says what the rows are for."""
+    """Maps each range that has a file to the file's path. `files` are rows of FILES. Raises ConvertError unless the files have `rows` rows
+    in total and each range has at most one file. `of` describes the rows in the message."""
     paths = {number: path for number, _, path in files}
     found = sum(count for _, count, _ in files)
     if found != rows or len(paths) != len(files):

@@ -82,7 +82,8 @@ def plain(column: Array, kind: pa.DataType) -> Array:
 
 
 def restore(column: Array, kind: pa.DataType) -> Array:
-    """A joined column, converted back to its original type. Equal values have equal bytes, because all nulls get the same bytes."""
+    """A joined column, converted back to its original type. Equal columns have equal bytes, because the bytes under nulls are always the
+    same."""
     column = with_equal_nulls(column) if column.null_count else column
     if isinstance(kind, pa.FixedShapeTensorType):
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))

@@ -26,7 +26,7 @@ from dataprep_converter.runtime.temporary import TemporaryFile
 MOST_BYTES: Final = 64 << 20
 """Records are sorted when the records in memory reach this size in bytes, or a larger size if there are very many columns and tasks.
 
-Sorting takes about twice as much additional memory.
+Sorting takes about twice this size in additional memory.
 """
 _COLUMN_BYTES: Final = 80
 """The approximate number of bytes that a piece takes for each column, in addition to the column's values."""
@@ -43,12 +43,12 @@ Tasks = npt.NDArray[np.int64]
 
 @dataclass
 class _Part:
-    """One task's pieces of the same kind in the temporary file."""
+    """The pieces of one task in the temporary file. They contain either records or bad samples."""
 
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     lengths: "array[int]" = field(default_factory=lambda: array("Q"))
     """The offset and length of each piece. Each sort adds a piece, so a list of tuples would take too much memory."""
-    digest: Any = field(default_factory=hashlib.sha256)  # Any: hashlib has no public type
+    digest: Any = field(default_factory=hashlib.sha256)  # Any, because hashlib has no public type
 
     @property
     def size(self) -> int:
@@ -129,9 +129,9 @@ class Divider(Closeable):
     """Divides records among tasks.
 
     Besides the records to be sorted, memory holds 16 bytes for each piece. Each sort adds one piece for each task. For example, a slice of
-    10 GB for 10,000 tasks takes 26 MB for its 160 sorts. With so many tasks, the pieces are small: for each column, a piece takes about
-    _COLUMN_BYTES more in the file, and pieces compress less well. So, if the memory allows it, a sort begins only when the records take at
-    least as many bytes as this overhead.
+    10 GB for 10,000 tasks takes 26 MB for its 160 sorts. With so many tasks, the pieces are small. Each piece takes about _COLUMN_BYTES of
+    overhead per column in the file, and small pieces compress less well. So, if the memory allows it, a sort begins only when the records
+    take at least as many bytes as this overhead.
     """
 
     def __init__(self, schema: pa.Schema, tasks: int, *, most_bytes: int | None = None) -> None:

@@ -34,7 +34,7 @@ the sample's bytes.
 
 @dataclass(frozen=True)
 class Identity:
-    """Identifies what a file is made from. Files with the same identity contain the same records."""
+    """Identifies the plan, the schema and the slice that a file is made from. Files with the same identity contain the same records."""
 
     plan_sha256: str
     schema_sha256: str
@@ -77,7 +77,7 @@ def digest_of(records_sha256: bytes, bad_sha256: bytes) -> bytes:
 
 
 def head(identity: Identity, ranges: Sequence[Range]) -> bytes:
-    """Returns the header and the index of a file with these ranges, which follow in the same order."""
+    """Returns the header and the index of a file. In the file, the ranges follow in the given order."""
     offset = _HEADER.size + len(ranges) * _ENTRY.size
     pieces = [identity.header()]
     for task, each in enumerate(ranges):
@@ -118,7 +118,7 @@ class StoredRange:
 
 def read_range(source: Input, identity: Identity, task: int, *, uri: str) -> StoredRange:
     """Reads one task's range. A large range is copied to a temporary file. Raises NotWhole if the file has another identity or is damaged,
-    and StoreFull."""
+    and StoreFull if there is no space for the temporary file."""
     entry = _entry(source, task)
     if entry is None or entry[0] + entry[2] + entry[3] > source.size:
         raise _damaged(uri)

@@ -1,7 +1,7 @@
-"""The rows of a batch in the form in which a shuffle stores them: everything that a reader says about its samples, as columns.
+"""Converts a batch to the rows that a shuffle stores. Their columns contain everything that the reader returned for the samples.
 
-The columns are those of the reader's schema, then for each decimal column a text column with the digits that its values lost, then the line
-numbers if the source has lines, and last the sample numbers.
+The columns of the reader's schema come first. They are followed by a text column for each decimal column, with the original text of the
+values that lost digits. The last columns are the line numbers, if the source has lines, and the sample numbers.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class RowForm:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def batch(self, stored: Batch) -> Batch:
-        """Restores the reader's batch. The records of `stored` are the stored rows."""
+        """Restores the reader's batch from the stored rows in `stored.records`."""
         samples: npt.NDArray[np.int64] = to_numpy(stored.records.column(SAMPLE))
         lost = []
         for name in self.lost_of:

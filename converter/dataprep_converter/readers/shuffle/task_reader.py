@@ -1,4 +1,4 @@
-"""A reader that takes the samples of one task from the files of a shuffle. Its batches equal those of the source's own reader.
+"""A reader that takes the samples of one task from the files of a shuffle. Its batches equal the batches of the source's own reader.
 
 If there are no files, the source's own reader reads the samples.
 """
@@ -91,7 +91,7 @@ class TaskReader(Closeable):
                 self._records = self._gather()
                 self._unreported_bytes = self._records.bytes_in
             except NotFound:
-                # There are no files of a shuffle, as usual if a single process does all the work.
+                # There are no files of a shuffle. This is usual if a single process does all the work.
                 logger.info("there are no files of the first round of the shuffle, so this task reads the source")
             self._is_gathered = True
         return self._records
@@ -105,10 +105,10 @@ class _TextTaskReader(TaskReader):
         self._text = source
 
     def lines(self, units: Units, samples: Samples) -> Samples:
-        """Returns the number of the line on which each sample begins, which the first round has stored."""
+        """Returns the number of the line on which each sample begins. The first round has stored these numbers."""
         records = self._gathered()
         if records is not None:
             return records.lines(samples)
         if not isinstance(self._text, HasLines):
-            raise TypeError("only the reader of a text has lines")
+            raise TypeError("only readers of text have line numbers")
         return self._text.lines(units, samples)

@@ -34,8 +34,8 @@ class TaskRecords:
     """The records of one task in the order of their samples, in a file that is mapped into memory."""
 
     def __init__(self, form: RowForm, ranges: Iterator[StoredRange], *, samples: int) -> None:
-        """Reads the ranges, which must be in the order of the samples. Raises NotWhole if they don't have `samples` samples, and
-        StoreFull."""
+        """Reads the ranges, which must be in the order of the samples. Raises StoreFull. Raises NotWhole if the number of their samples
+        isn't `samples`."""
         self.form = form
         self.bytes_in = 0
         """The number of bytes read from the store."""
@@ -136,7 +136,8 @@ def _in_large_pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> It
 
 
 def gather(form: RowForm, read: Callable[[int], StoredRange], numbers: Sequence[int], *, samples: int) -> TaskRecords:
-    """Returns a task's records. `read` reads the task's range from the file of a slice, `numbers` are the numbers of all slices, and the
-    task has `samples` samples. Raises NotFound and NotWhole if files are missing or damaged, and StoreFull."""
+    """Returns a task's records. `read` reads the task's range from the file of the slice with the given number. `numbers` contains the
+    numbers of all slices, and `samples` is the task's number of samples. Raises NotFound if a file is missing, NotWhole if a file is
+    damaged, and StoreFull if the disk is full."""
     with closing(mapped_ahead(read, numbers, most=_AT_ONCE)) as ranges:
         return TaskRecords(form, ranges, samples=samples)

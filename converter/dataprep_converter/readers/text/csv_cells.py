@@ -64,7 +64,7 @@ class Dialect:
         return ["", *self.nulls, *self.missing, *self.by_column.get(column, ())]
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
-        """The complete rows of text that begins at the start of a row."""
+        """The complete rows of `data`, which must begin at the start of a row."""
         return scan(data, delimiter=self.delimiter, quote=self.quote, at_end=at_end)
 
     def cells(self, row: bytes) -> list[str]:
@@ -86,8 +86,8 @@ def parse_rows(
     each skipped row, a pair (row number, number of cells) is appended to `skipped`."""
     every_word = {word for name, words in dialect.by_column.items() if types.get(name) != pa.string() for word in words}
     table = _parse(data, names, types, dialect, words=["", *dialect.nulls, *dialect.missing, *every_word], skipped=skipped, only=only)
-    # Arrow takes one list of words for all columns. So a word of one column may have made a cell of another numeric column a null. Parse
-    # these numeric columns again, with only their own words.
+    # Arrow takes one list of words for all columns. So a cell of one numeric column may have become a null because of another column's
+    # word. Parse these numeric columns again, with only their own words.
     doubtful: dict[tuple[str, ...], list[str]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True) if every_word else ():
         if column.null_count and not pa.types.is_string(column.type) and not every_word <= set(words := dialect.words(name)):
@@ -122,8 +122,8 @@ def _parse(
             delimiter=dialect.delimiter,
             quote_char=dialect.quote,
             newlines_in_values=dialect.quote.encode() in data,
-            # Set the handler only for UTF-8, because Arrow passes it the row as text. For a row that isn't UTF-8, Arrow would print a
-            # traceback instead.
+            # Set the handler only for UTF-8, because Arrow passes the skipped row to the handler as text. For a row that isn't UTF-8, Arrow
+            # would print a traceback.
             invalid_row_handler=skip if _is_utf8(data) else None,
         ),
         convert_options=_arrow_csv.ConvertOptions(
@@ -144,8 +144,8 @@ class Parser:
     ) -> None:
         """`select` names the columns to return, in this order; None means all.
 
-        `of` is the source's name in messages, such as `source.csv`. An empty cell in a column that isn't text and has no default is a null
-        if `keep_nulls` is set; otherwise its row is bad.
+        `of` is the source's name in messages, such as `source.csv`. `keep_nulls` applies to empty cells in columns that have no default and
+        aren't text. If it is set, such a cell is a null; otherwise, the cell's row is bad.
         """
         self._source_name = of
         self._keep_nulls = keep_nulls
@@ -154,7 +154,7 @@ class Parser:
         self._columns = list(columns) if select is None else [by_name[name] for name in select]
         self._dialect = dialect
         self._names = [column.name for column in columns]
-        # Read a Float32 as Float64 first: instead of rounding numbers that are too small for a float32 to zero, Arrow rejects them.
+        # Read a Float32 as Float64 first, because Arrow rejects numbers that are too small for a float32 instead of rounding them to zero.
         self._types = {c.name: pa.float64() if c.type == "Float32" else TYPES[c.type] for c in columns}
         self._defaults = {column.name: self._default(column) for column in columns if column.default is not None}
         self.schema: pa.Schema = pa.schema([(column.name, TYPES[column.type]) for column in self._columns])
@@ -286,7 +286,7 @@ class Parser:
         if values.null_count:
             values = pc.fill_null(values, "")
         if self._dialect.by_column and self._dialect.nulls:
-            # If some columns have null words of their own, Arrow hasn't applied the words in `nulls`, so apply them here to this column.
+            # If some columns have their own null words, Arrow hasn't applied the words in `nulls`. So apply them to this column here.
             values = pc.if_else(pc.is_in(values, value_set=_texts(self._dialect.nulls)), "", values)
         own_words = self._dialect.by_column.get(column.name, ())
         missing = pc.is_in(values, value_set=_texts(own_words)) if own_words else None

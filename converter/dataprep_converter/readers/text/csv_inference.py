@@ -1,9 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
 Cells that contain a word for a missing value are ignored. The inferred type of a column is the type of at least 95% of its other cells.
-Rows in which a cell is not of the inferred type become bad records later. This rule has a version: that of the part `inference` in
-`run_id.PARTS`. In version 1, even a single cell of another type made a column text. If a data set was planned with version 1, extending or
-replanning it also uses version 1.
+Rows in which a cell is not of the inferred type become bad records later. The version of this rule is `inference` in `run_id.PARTS`. In
+version 1, even a single cell of another type turned a column into text. If a data set was planned with version 1, extending or replanning
+it also uses version 1.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,8 @@ class Kind:
 
     @property
     def misfits(self) -> str:
-        """The part of a message that says how many cells are not of the type. Empty if all cells are of the type, or for String."""
+        """The part of a message that says how many cells are not of the type. Empty if there are no such cells, or if the type is
+        String."""
         if not self.others or self.type == "String":
             return ""
         return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"

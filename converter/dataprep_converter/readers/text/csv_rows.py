@@ -21,7 +21,7 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of text that begins at the start of a row."""
+    """The rows of a text, which begins at the start of a row."""
 
     starts: Places
     stops: Places
@@ -35,7 +35,7 @@ class Rows:
     quotes: Places
     """The positions of all quotes that open or close a cell.
 
-    May include the two quotes of a doubled quote. In a complete text with a quote that is never closed, includes no quote after it.
+    May include the two quotes of a doubled quote. If a complete text has a quote that is never closed, no quotes after it are included.
     """
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
 def _without_doubled(data: bytes, quotes: Places, *, row: int, delimiter: int, quote: int) -> Places:
     """The quotes, without the doubled quotes in the row that begins at `row`.
 
-    The last quote that remains is the one that is never closed.
+    If a quote is never closed, it is the last of the returned quotes.
     """
     before = int(np.searchsorted(quotes, row))
     return np.concatenate((quotes[:before], _quotes_one_by_one(data, quotes[before:], delimiter=delimiter, quote=quote)))

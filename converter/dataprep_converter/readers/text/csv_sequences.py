@@ -106,7 +106,7 @@ class _Texts(FilesReader[list[_Text]]):
     def _as_text(self, content: bytes) -> bytes:
         """The content as UTF-8.
 
-        If the spec gives no encoding, the content must be UTF-8. It then keeps its byte order mark, as it did in earlier releases.
+        If the spec gives no encoding, the content must be UTF-8, and is returned with its byte order mark, as in earlier releases.
         """
         if self._encoding is None:
             if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -172,7 +172,8 @@ class CsvSequencesReader(Closeable):
         return {}
 
     def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array in `samples`. The arrays contain the samples' numbers. Their order doesn't affect the speed."""
+        """Yields a batch for each array in `samples`. The arrays contain the samples' numbers. The order of the numbers doesn't affect the
+        speed."""
         for batch in self._texts.read(units, samples):
             yield self._parse_batch(batch)
 
@@ -186,8 +187,8 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # If the source has labels and the column is in neither file, a step might have computed it from either file. The bad step is
-            # then unknown.
+            # If the source has labels and the column is in neither file, a transform might have computed the column from either file. The
+            # bad step of the sequence is then unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
             at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))
@@ -251,7 +252,7 @@ class _Part:
         file_of = np.repeat(np.arange(len(rows)), rows)
         faults: dict[int, str] = {}
         for file in np.unique(file_of[list(block.reasons)]).tolist():
-            # Parse the file on its own, because line numbers in the joined text aren't those of the file.
+            # Parse the file separately, because line numbers in the joined text differ from those in the file.
             reasons = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
             faults[file] = reasons[min(reasons)]
         return cls(texts, rows, first_lines, block.records, block.places, faults)
@@ -278,7 +279,8 @@ class _Part:
         return lists
 
     def uneven_files(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
-        """Maps each file in which a column of `names` has different values to a message about the difference.
+        """Finds the files in which one of the columns `names` has several different values. Maps each such file to a message about the
+        difference.
 
         Files with a bad row are skipped.
         """
@@ -310,7 +312,7 @@ def _sequence(field: "pa.Field[Any]") -> "pa.Field[Any]":
 
 
 def _decompress(content: bytes, *, packed: bool) -> bytes:
-    """A file's content, decompressed. Only gzip is decompressed, unless the plan marks the unit as `packed`."""
+    """Decompresses a file's content. If the compression isn't gzip, decompresses only if the plan marks the unit as `packed`."""
     compression = compression_of(content)
     if compression is None or (compression != "gzip" and not packed):
         return content

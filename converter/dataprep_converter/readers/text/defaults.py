@@ -1,4 +1,4 @@
-"""Adds a source's defaults, which are given for each column, to the columns of text files."""
+"""Adds the values of a source's `defaults`, which are keyed by column name, to the columns of text files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
@@ -13,7 +13,7 @@ C = TypeVar("C", bound=CsvColumn | JsonlColumn | NestedColumn)
 
 
 def with_defaults(columns: Sequence[C], defaults: Mapping[str, str] | None, *, of: str) -> list[C]:
-    """Returns the columns with their defaults. Raises BadSpec for a default of a column that doesn't exist or that has another default.
+    """Returns the columns with their defaults. Raises BadSpec for a default whose column doesn't exist or already has a default.
 
     `of` is the source's name in messages, such as `source.csv`. If there are no columns, because there are no files, returns an empty list.
     """

@@ -71,7 +71,7 @@ class CsvReader(StretchReader):
         return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Rows:
-        """Finds the rows of `data`, which are the same as those that Arrow's parser would find."""
+        """Finds the rows of `data`, exactly as Arrow's parser would."""
         return self._dialect.rows(data, at_end=at_end)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
@@ -120,7 +120,7 @@ class _Planner:
         return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})
 
     def _with_columns(self, files: Iterator[ListedFile]) -> Iterator[ListedFile]:
-        """Yields the files. Before the first file that has columns is yielded, determines the columns from this file."""
+        """Yields the files. Determines the columns from the first file that has columns, before yielding this file."""
         for root, path, entry in files:
             # Don't open empty files: they have no columns, and a listing may begin with thousands of empty files.
             if self._columns is None and entry.size > 0 and not self._access.only_scans:
@@ -169,7 +169,7 @@ class _Planner:
         doesn't end.
 
         With `least`, at first reads only a little more than `least` bytes, because a slow store may take half a second to send 4 MiB. Reads
-        on if at most `least` bytes follow the header, or if no row ends in the first `least` of these bytes.
+        more if at most `least` bytes follow the header, or if no row ends in the first `least` bytes after the header.
         """
         unit = stretches.UNIT_BYTES
         length = unit if least is None else min(least + _HEADER_BYTES, unit)
@@ -210,7 +210,7 @@ class _Planner:
             self._inference["warnings"] = warnings
 
     def _check_header(self, names: Sequence[str] | None, uri: str) -> None:
-        """Raises BadSpec, which names the file, if the names in the file's header aren't those of the columns."""
+        """Raises BadSpec, which names the file, if the names in the file's header differ from the names of the columns."""
         if self._columns is None or names is None:
             return
         expected = [column.name for column in self._columns]

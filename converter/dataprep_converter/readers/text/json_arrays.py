@@ -2,15 +2,15 @@
 
 Finds where the elements begin and end, and puts each element on its own line, so that the parser for JSON Lines can read them.
 
-A stretch of such a file begins with the bracket or comma before the stretch's first element, and ends before the comma or bracket after the
-last element. A stretch can therefore be scanned without the text before it. Putting each element on its own line doesn't change the
-stretch's length.
+A stretch of such a file begins with the bracket or comma before its first element. It ends before the comma or bracket after its last
+element. A stretch can therefore be scanned without the text before it. Putting each element on its own line doesn't change the stretch's
+length.
 
 If the first line of a file is a complete array and more text follows, the file is not an array: each of its lines is a record. To recognise
 such files, up to START_BYTES are examined before a file is divided. A file with a longer first line is treated as an array. If that array
 then ends on the first line and more text follows, `ArrayInFirstLine` is raised.
 
-An array with an empty element, as after an extra comma, is refused, because an empty element can't be a record.
+An array with an empty element, such as `[{}, , {}]`, is refused, because an empty element can't be a record.
 """
 
 import re
@@ -100,7 +100,7 @@ def read_start(forward: ForwardReader) -> tuple[bytes, bool]:
 
 
 def begins_as_array(source: Input) -> bool:
-    """Whether a plain file is an array, like `read_start`. Reads only the beginning of the file."""
+    """Decides whether a plain file is an array, as `read_start` does. Reads only the beginning of the file."""
     return _decide(partial(source.read_at, 0))
 
 
@@ -117,8 +117,8 @@ def _decide(read: Callable[[int], bytes]) -> bool:
 def examine_array(entry: Entry, start: bytes, forward: ForwardReader) -> TextFile:
     """Finds the elements of a file that is a single array. `start` contains the first bytes, which have already been read.
 
-    An array that isn't closed, and text after the array, become the file's fault. Raises ArrayInFirstLine if the array ends on the file's
-    first line and more text follows.
+    If the array isn't closed or is followed by more text, the error is stored as the file's `fault`. But if the array ends on the file's
+    first line and more text follows, raises ArrayInFirstLine.
     """
     is_past_first_line = False
 
@@ -179,15 +179,15 @@ def _scan_file(data: bytes, at_end: bool) -> Lines:
 
 
 def scan_stretch(data: bytes, at_end: bool) -> Lines:
-    """The complete elements. If `at_end`, no comma or bracket needs to follow the last element, because a stretch ends before that
-    character."""
+    """The complete elements. If `at_end`, the last element is complete without a comma or bracket after it, because a stretch doesn't
+    include this character."""
     return _scan(data, closed=False, at_end=at_end)
 
 
 def _scan(data: bytes, *, closed: bool, at_end: bool) -> Lines:
     """The complete elements as lines without their separators.
 
-    Raises BadSample for text that isn't part of the array. If `closed`, also raises it for an array that has no end.
+    Raises BadSample for text that isn't part of the array and, if `closed`, for an array that has no end.
     """
     first = data[:1] if not data[:1].isspace() else data.lstrip(_BLANKS)[:1]
     if first not in (b"[", b",", b"]", b""):

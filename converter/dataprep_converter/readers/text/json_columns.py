@@ -54,7 +54,7 @@ def infer_columns(
     asked: Sequence[str] = (),
 ) -> list[tuple[AnyColumn, Path]]:
     """The columns and their paths in a record, inferred from some lines of the file `uri`. `rule` is the version of the inference rule, and
-    `structs` says which objects are columns of their own. `asked` contains the keys that the spec keeps as nested values.
+    `structs` says which objects become columns themselves. `asked` contains the keys that the spec keeps as nested values.
 
     `lines` are pairs (line number, line). Raises BadSpec if the spec names a column twice, or if a key's type can't be determined.
     """
@@ -124,7 +124,7 @@ class _Nested:
     values: dict[Path, list[Any]] = field(default_factory=dict)
 
     def is_column(self, path: Path) -> bool:
-        """Whether the object at a path is a column of its own."""
+        """Whether the object at a path becomes a column itself."""
         return (self.structs.keeps and len(path) == 1) or self.is_named(path)
 
     def is_asked(self, path: Path) -> bool:
@@ -169,7 +169,7 @@ def _check_asked(columns: Sequence[tuple[AnyColumn, Path]], nested: _Nested, uri
 
 
 def _inferred(seen: Mapping[Path, _PathTypes], nested: _Nested, uri: str) -> list[tuple[AnyColumn, Path]]:
-    """The columns of all paths, in the order in which they were found. A kept object comes before its fields."""
+    """The columns of all paths, in the order in which the paths were found. A kept object comes before its fields."""
     columns: list[tuple[AnyColumn, Path]] = []
     objects = {path[:length] for path in seen for length in range(1, len(path))}
     for path, each in seen.items():
@@ -177,7 +177,7 @@ def _inferred(seen: Mapping[Path, _PathTypes], nested: _Nested, uri: str) -> lis
             continue
         is_inside = any(nested.is_column(path[:length]) for length in range(1, len(path)))
         if is_inside and not nested.is_named(path) and (set(each.kinds) == {"null"} or not set(each.kinds) <= _SINGLE):
-            continue  # only the object can hold some of these values, such as lists with nulls
+            continue  # only the object's own column can hold some of these values, such as lists with nulls
         if path in nested.values:
             columns.append((_nested_column(path, each, nested.values[path], uri, by_default=not is_inside), path))
             continue
@@ -251,7 +251,7 @@ def _kind(value: Any) -> str:
 
 
 def _path(name: str, seen: dict[Path, _PathTypes]) -> Path:
-    """The path of a column in the spec. If there is a key with exactly the column's name, the name doesn't mean a key inside an object."""
+    """The path of a column in the spec. A key with exactly the column's name takes precedence over a key inside an object."""
     if (name,) in seen:
         return (name,)
     return next((path for path in seen if "/".join(path) == name), tuple(name.split("/")))

@@ -121,8 +121,7 @@ class _Text:
     def _more(self) -> bool:
         """Reads more text. Returns False at the end of the stream.
 
-        Reads until the unconsumed text is at least twice as long as at the beginning of this call, so that parsing a long value isn't
-        restarted too often.
+        Each call at least doubles the unconsumed text, so that parsing a long value isn't restarted too often.
         """
         rest = self._text[self._at :]
         parts = [rest]

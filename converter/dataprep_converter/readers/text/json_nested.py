@@ -87,7 +87,7 @@ def _single_kind(value: Any) -> str:
 
 
 def unknown_key(value: Any, kind: Any) -> str | None:
-    """Returns the path of the first key within a value that is missing in the value's type."""
+    """Returns the path of the first key in `value` that its type `kind` doesn't have, or None."""
     if isinstance(value, dict) and pa.types.is_struct(kind):
         types = {field.name: field.type for field in kind}
         for key, each in value.items():

@@ -19,8 +19,8 @@ def first_records(jsonl: JsonlSource, files: ListFiles, access: Access, *, has_l
     """The URI of the first file with a record, and the file's first records, each with its line number. A record is an element of an array,
     or a line that isn't blank. If `has_lines`, files are read as lines even if they begin like an array.
 
-    First reads a MiB of a file. As long as no complete record has been read, reads twice as many bytes. Also reads more if the columns are
-    inferred and the only line that has been read is an array, because an array has no keys.
+    First reads 1 MiB of a file. Then doubles the number of bytes until they contain a complete record. If the columns are inferred, also
+    reads more while the only line read so far is an array, because an array has no keys.
     """
     for _, _, entry in files():
         with access.store(entry.uri).open(entry.uri) as source:

@@ -131,7 +131,7 @@ class _JsonRule(LineRule):
             return replace(self._examine_lines(entry, start, forward), is_unlike_its_start=True)
 
     def encoding_of_cells(self, source: Input) -> Encoding | None:
-        """See `LineRule`. A file that begins like an array is read from its beginning."""
+        """See `LineRule`. Returns None for an array, because an array must be read from its beginning."""
         encoding = super().encoding_of_cells(source)
         return None if encoding is None or json_arrays.begins_as_array(source) else encoding
 
@@ -326,7 +326,8 @@ def _type_name(column: AnyColumn) -> str:
 
 
 def _read_column(column: AnyColumn, path: Path, kept: Collection[Path]) -> Column:
-    """A column of the records. `kept` contains the objects that are columns of their own; their fields aren't written by default."""
+    """A column of the records. `kept` contains the objects that become columns themselves; the fields of these objects aren't written by
+    default."""
     if isinstance(column, NestedColumn):
         return Column(column.name, path, pa.large_string(), nested=column.kind, by_default=column.by_default)
     is_inside = any(path[:length] in kept for length in range(1, len(path)))

@@ -2,7 +2,7 @@
 
     # The syntax of a line:  label [qid:number] index:value index:value … # anything
 
-A line with invalid syntax is a bad record, and so is a line whose indexes don't ascend.
+A line is a bad record if its syntax is invalid, or if its indexes don't ascend.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -73,8 +73,8 @@ class LibsvmReader(Closeable):
     def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array in `samples`.
 
-        The arrays contain the samples' numbers. Dense vectors are made for one batch at a time: those of a whole stretch with many short
-        lines would need too much memory.
+        The arrays contain the samples' numbers. Dense vectors are made for one batch at a time, because the vectors of a complete stretch
+        with many short lines would need too much memory.
         """
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
@@ -111,7 +111,7 @@ def scan(data: bytes, at_end: bool) -> Lines:
     if not (_IS_SPACE[first] | (first == ord("#"))).any():
         return lines
     inked = np.flatnonzero(~_IS_SPACE[text])
-    # For each line, find the first character from the line's start on that is not white space. For a line with only \v or \f, this
+    # For each line, find the first character at or after the line's start that is not white space. If the line contains only \v or \f, this
     # character is in a later line.
     places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
     has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
@@ -192,7 +192,7 @@ class _SparseReader(StretchReader):
         return scan(data, at_end)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """Parses all lines together. Faulty lines are bad, and are reported with their line number."""
+        """Parses all lines together. Faulty lines become bad records, with their line number in the reason."""
         lines = scan(data, True)
         if len(lines) != records:
             raise InputChanged(f"{uri}: {records:,} records were planned from line {line} on, got {len(lines):,}.", uri=uri)
@@ -255,7 +255,7 @@ class _SparseReader(StretchReader):
         return to_arrow(query_ids)
 
     def _pairs(self, tokens: _Tokens, faults: _Faults) -> tuple[_Places, npt.NDArray[np.float32], _Tokens]:
-        """The keys (from 0) and values of the tokens that have the form `index:value`, and these tokens themselves."""
+        """The keys (which begin at 0) and the values of all tokens that have the form `index:value`, and these tokens themselves."""
         colons = np.flatnonzero(tokens.text == ord(":"))
         before, after = np.searchsorted(colons, tokens.starts), np.searchsorted(colons, tokens.ends)
         has_one = after - before == 1

@@ -20,7 +20,7 @@ _IS_BLANK: Final = np.isin(np.arange(256), np.frombuffer(_BLANKS, np.uint8))
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of text that begins at the start of a line."""
+    """The lines of a text, which begins at the start of a line."""
 
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]

@@ -38,7 +38,7 @@ _SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_FILES: Final = 16
 _NUMBERS: Final = frozenset({"Int64", "Float32", "Float64"})
 PACKED: Final = "packed"
-"""The mark in the `extra` of a unit if the name of one of its files indicates a compression other than gzip.
+"""This mark is in the `extra` of a unit if the name of one of its files indicates a compression other than gzip.
 
 Units of earlier releases have no such mark.
 """
@@ -165,7 +165,7 @@ class _Columns:
         self.missing = self._preamble.dialect.missing
         """The words for missing values, if the columns are inferred."""
         self.warnings: list[str] = []
-        """Warnings for the user. Complete after `final_columns`."""
+        """Warnings for the user. The list is complete after `final_columns` was called."""
         if columns is not None:
             check_names([column.name for column in columns], f"{of}.columns")
             Parser(columns, preamble.dialect, of=of)

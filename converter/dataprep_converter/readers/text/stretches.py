@@ -1,4 +1,5 @@
-"""Splits text files into stretches of about 4 MiB that contain complete records. Subclasses define and parse the records.
+"""Splits text files into stretches. A stretch is a part of about 4 MiB that contains complete records. Subclasses define and parse the
+records.
 
 Each stretch of a plain file is a unit. A compressed or UTF-16 file is a single unit, and its stretches are found while it is read. If its
 records are requested out of order, they are read from an unlinked temporary copy of the uncompressed file.
@@ -53,7 +54,7 @@ class RecordScan(Protocol):
 
     @property
     def ends(self) -> npt.NDArray[np.int64]:
-        """For each record, a position after its last byte, up to the start of the next record."""
+        """For each record, a position between the end of the record and the start of the next one."""
         ...
 
     def __len__(self) -> int: ...
@@ -111,7 +112,7 @@ def open_forward(
 ) -> closing[ForwardReader]:
     """Opens the file for reading from its beginning. See `ForwardReader` for `ahead` and `first`.
 
-    A byte order mark takes precedence over `encoding`. If `encoding` is None, the file's bytes have no encoding.
+    A byte order mark takes precedence over `encoding`. If `encoding` is None, the text isn't converted.
     """
     compression = compression_in(source)
     return closing(ForwardReader(source, entry.uri, compression=compression, encoding=encoding, obeys_mark=True, ahead=ahead, first=first))
@@ -131,11 +132,11 @@ def open_quote(uri: str, line: int) -> BadData:
 
 
 def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
-    """Yields a pair for each stretch in the rest of a file: the stretch, and bytes that begin with the stretch's bytes.
+    """Divides the rest of a file into stretches. Yields each stretch with a piece of text that begins with the stretch.
 
-    `first_bytes` contains those bytes of the rest that have already been read, and `line` is the line number of the first byte in
-    `first_bytes`. Raises BadData for a record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {}
-    MiB". Also raises BadData for a quote that is still open at the end of the file, because all rows after it would become one record.
+    `first_bytes` is the part of the rest that has already been read, and begins on line `line`. Raises BadData for a record of more than
+    LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {} MiB". Also raises BadData for a quote that is still open
+    at the end of the file, because all rows after it would become one record.
     """
     data = first_bytes
     first = 0
@@ -214,8 +215,7 @@ class StretchReader(BlockReader):
     def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except for
         the most recent ones."""
-        # Store the line numbers while a compressed file is parsed, once any have been requested, because going back in the file is
-        # expensive.
+        # From now on, store the line numbers while a compressed file is parsed, because going back in the file is expensive.
         self._lines_were_asked_for = True
         index, rows = units.locate(samples)
         line_numbers = np.zeros(len(samples), np.int64)
@@ -229,8 +229,8 @@ class StretchReader(BlockReader):
         return line_numbers
 
     def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """For each stretch that contains at least one of the given rows, yields the number of the stretch's first row and the line numbers
-        of all its rows."""
+        """For each stretch that contains at least one of the given rows, yields a pair: the number of the stretch's first row, and the line
+        numbers of all its rows."""
         extra = json.loads(unit.extra)
         source = self._file(unit)
         if not _is_whole(extra):
@@ -258,7 +258,7 @@ class StretchReader(BlockReader):
         return self._with_lines(_with_raws(block, data, scan), data, scan, stretch.line)
 
     def _with_lines(self, block: Block, data: bytes, scan: Scan, line: int) -> Block:
-        """Returns the block, with the lines of its good rows if batches have lines. The stretch begins on line `line`."""
+        """Returns the block. If `number_lines` has been called, adds the line of each good row. The stretch begins on line `line`."""
         if not self._added:
             return block
         lines = to_arrow(_number_lines(scan, data, line)[block.places >= 0])
@@ -291,7 +291,7 @@ def _encoding_in(extra: Mapping[str, Any]) -> Encoding:
 
 
 class _WholeFile(Closeable):
-    """An open file that is one unit, and its stretches."""
+    """An open file that is a single unit, together with the file's stretches."""
 
     def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], reading: Reading) -> None:
         self._source = source
@@ -308,7 +308,7 @@ class _WholeFile(Closeable):
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
         """Yields the stretches that contain the given rows, each stretch once."""
-        # The stretch that was read last comes first, because after later stretches it would have to be read again.
+        # Yield the known stretches before reading on. Otherwise, the stretch that was read last would have to be read again.
         end = self._stretches[-1].first + self._stretches[-1].records if self._stretches else 0
         firsts = np.array([stretch.first for stretch in self._stretches])
         for number in np.unique(np.searchsorted(firsts, rows[rows < end], side="right") - 1).tolist():

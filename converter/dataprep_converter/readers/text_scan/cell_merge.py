@@ -1,4 +1,4 @@
-"""Puts the scans of a file's cells together: chooses each cell's prefix, and numbers its rows and lines."""
+"""Combines the scans of a file's cells (see `cells.py`). Chooses each cell's prefix, and numbers its rows and lines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dataprep_converter.readers.text_scan.text_file import TextFile
 
 @dataclass(frozen=True)
 class TextCell:
-    """What was found in one cell of a text file. Doesn't depend on other cells or files."""
+    """The findings in one cell of a text file. They don't depend on other cells or files."""
 
     encoding: Encoding
     units: Mapping[bytes, CellUnits]
@@ -24,7 +24,7 @@ class TextCell:
 
 
 class CellMerge:
-    """Takes the cells of one file, in order."""
+    """Combines the cells of one file, which `take` receives in order."""
 
     def __init__(self, uri: str, first: TextCell, *, limit: str) -> None:
         self._uri = uri

@@ -3,8 +3,7 @@
 Units begin at the first record that begins at or after a multiple of UNIT_BYTES. So the units that begin in a cell depend only on the text
 of the cell and on the state at its start. For example, the start can be inside or outside the quotes of a CSV cell. There are at most three
 such states. A single pass over the cell's bytes scans the cell for each of these states. As soon as two scans reach the start of the same
-record, only one of them continues, because from there on both would find the same records. The merge chooses the right state
-(`cell_merge.py`).
+record, only one of them continues. From there on, both would find the same records. The merge chooses the right state (`cell_merge.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ Fault: TypeAlias = Literal["LongRecord", "OpenQuote"]
 class ScansCells(Protocol[ScanT]):
     """Finds records in text whose beginning is missing.
 
-    A *prefix* is a string of up to two characters that stands for all text before a position. A scan that begins with the prefix finds the
+    A *prefix* is a string of up to two characters that represents all text before a position. A scan that begins with the prefix finds the
     same records after this position as a scan that begins with all the text before it.
     """
 
@@ -55,7 +54,7 @@ class CellUnits:
 
     offsets: Sequence[int]
     sizes: Sequence[int]
-    """From the start of a unit's first record to the end of its last record, which can be after the end of the cell."""
+    """Each unit extends from the start of its first record to the end of its last record, which can be after the end of the cell."""
     records: Sequence[int]
     lines: Sequence[int]
     """For each unit, the number of line ends between the start of the cell and the unit."""
@@ -72,8 +71,8 @@ def scan_cell(
 ) -> Mapping[bytes, CellUnits]:
     """Returns the units that begin between the offsets `begin` and `end`, for each prefix.
 
-    The only prefix is empty if `is_start`, which means that a record begins at `begin`. Reads on after `end` up to the end of the last
-    record. `ahead` reads the next bytes in advance.
+    `is_start` means that a record begins at `begin`. The only prefix is then the empty string. Continues reading after `end`, up to the end
+    of the last record. `ahead` reads the next bytes in advance.
     """
     before = 0 if is_start else 1
     ended: list[_Track[ScanT]] = []
@@ -103,7 +102,7 @@ def scan_cell(
 
 
 def _read_on(source: Input, entry: Entry, tracks: Sequence["_Track[ScanT]"], position: int) -> None:
-    """Reads on to the end of the record that begins last in a cell."""
+    """Continues reading to the end of the last record that begins in a cell."""
     length = min(_FIRST_BYTES, stretches.UNIT_BYTES)
     while unfinished := [track for track in tracks if not track.is_done]:
         piece = source.read_at(position, min(length, max(0, entry.size - position)))
@@ -144,13 +143,13 @@ class _Track(Generic[ScanT]):
         self._end = end
         self._pending = prefix
         self._guessed = len(prefix)
-        """The length of the prefix at the start of `_pending`, or 0 as soon as the record in progress is one that began in the cell."""
+        """The length of the prefix at the start of `_pending`, or 0 once the scan has reached a record that began in the cell."""
         self.position = begin - len(prefix)
         """The offset of the first byte of `_pending`."""
         # A line end in the prefix isn't counted, because it belongs to the text before the cell.
         self._line_ends = -1 if prefix == b"\n" else 0
         self._waiting: list[bytes] = []
-        """For a long record in progress: the bytes after `_pending`, in which the record doesn't end either."""
+        """For a long record in progress, the bytes that follow `_pending`. The record doesn't end in these bytes either."""
         self._read: tuple[int, bytes] = (self._line_ends, prefix)
         """The number of line ends in the cell up to the latest bytes, and the prefix of the position after these bytes."""
         self._in_cell: tuple[int, bytes | None] = (0, None)
@@ -206,7 +205,7 @@ class _Track(Generic[ScanT]):
 
     @property
     def _length(self) -> int:
-        """The number of bytes of the record in progress."""
+        """The number of bytes read so far of a record whose end isn't known yet."""
         return len(self._pending) + sum(map(len, self._waiting))
 
     def _step(self, piece: bytes, *, at_end: bool) -> None:
@@ -240,10 +239,9 @@ class _Track(Generic[ScanT]):
         self.is_done = self.is_done or at_end or (self._is_after_cell and records.size > 0)
 
     def _continues(self, piece: bytes) -> bool:
-        """Whether the next bytes only continue a long record that doesn't end in these bytes.
+        """Whether the next bytes only continue a long record, without reaching its end.
 
-        Only the next bytes are scanned for this. So the bytes of a long record are scanned twice: here, and again when the end of the
-        record is known.
+        This check scans only the next bytes. They are scanned again when the end of the record is known.
         """
         is_long = not self._guessed and len(self._pending) >= min(_FIRST_BYTES, stretches.UNIT_BYTES)
         if not is_long or self._length + len(piece) >= stretches.LONGEST_RECORD:
@@ -286,7 +284,7 @@ class _Track(Generic[ScanT]):
 
 
 def _distinct(tracks: Iterable[_Track[ScanT]]) -> list[_Track[ScanT]]:
-    """The scans, with those at the same record joined into one."""
+    """The scans, after joining all scans that are at the same record."""
     distinct: dict[int, _Track[ScanT]] = {}
     guessing: list[_Track[ScanT]] = []
     for track in tracks:

@@ -1,4 +1,4 @@
-"""Examines the text files of a source while planning, each file or cell on its own.
+"""Examines the text files of a source while planning. Each file or cell is examined separately.
 
 A plain text file of more than CELL_BYTES is examined in cells of CELL_BYTES, which don't depend on each other. Any other file is examined as
 a whole.
@@ -61,7 +61,7 @@ class TextRule(ScansCells[ScanT], Protocol[ScanT]):
     def examine(self, source: Input, entry: Entry, *, ahead: bool) -> TextFile:
         """Reads a complete file.
 
-        Raises errors that occur before the first record; later errors become the file's fault. `ahead` says whether to read ahead.
+        Raises errors that occur before the first record. A later error is stored as the file's `fault`. `ahead` says whether to read ahead.
         """
         ...
 
@@ -75,7 +75,7 @@ class TextRule(ScansCells[ScanT], Protocol[ScanT]):
 
 
 def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[ScanT]) -> Iterator[Examined[TextFile]]:
-    """Examines the files and yields what was found, in order. A file that has cells is yielded once for each cell."""
+    """Examines the files and yields the findings, in order. A file that has cells is yielded once for each cell."""
     cuts = access.version_of(TEXT_UNITS) > 1
     parts = (part for file in files for part in _parts_of(file, cuts=cuts))
     merge: CellMerge | None = None
@@ -96,7 +96,7 @@ def examined_texts(access: Access, files: Iterable[ListedFile], rule: TextRule[S
 def plain_encoding(source: Input, encoding: Encoding | None) -> Encoding | None:
     """The encoding of a file whose bytes can be scanned in any order, or None for a compressed or UTF-16 file.
 
-    A byte order mark takes precedence over `encoding`. If `encoding` is None, the file's bytes have no encoding.
+    A byte order mark takes precedence over `encoding`. If `encoding` is None, byte order marks are ignored, and the result is Utf8.
     """
     start = source.read_at(0, max(MAGIC_BYTES, MARK_BYTES))
     if compression_of(start) is not None:
@@ -148,7 +148,7 @@ def _examine_cell(rule: TextRule[ScanT], source: Input, entry: Entry, cell: int,
         return TextCell(encoding, scan_cell(source, entry, rule, begin=begin, end=end, is_start=False, ahead=ahead))
     start = rule.start_of_cells(source, entry) if encoding is not None else None
     if encoding is None or start is None or start.offset >= end:
-        # The file isn't scanned in cells, so the first cell stands for the complete file.
+        # The file isn't scanned in cells, so the first cell represents the complete file.
         return rule.examine(source, entry, ahead=ahead)
     units = scan_cell(source, entry, rule, begin=start.offset, end=end, is_start=True, ahead=ahead)
     return TextCell(encoding, units, start.line, start.names)

@@ -1,4 +1,4 @@
-"""How files whose records are lines are examined."""
+"""The rule for examining files in which each record is a line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class LineRule:
 
     scan_lines: Scan
     encoding: Encoding | None
-    """The encoding of files without a byte order mark; a mark isn't part of the text.
+    """The encoding of files without a byte order mark. Such a mark isn't part of the text.
 
-    If this is None, the bytes have no encoding, and a mark stays.
+    If `encoding` is None, the bytes have no encoding, and a mark stays in the text.
     """
     limit: str
     """The message for a line that is too long."""
@@ -28,7 +28,7 @@ class LineRule:
         return self.scan_lines(data, at_end)
 
     def prefixes(self, previous: bytes) -> Sequence[bytes]:
-        """Only one prefix, the previous byte, which shows whether a line begins here."""
+        """Returns only one prefix: the previous byte, which shows whether a line begins here."""
         return [previous]
 
     def prefix_after(self, data: bytes, records: RecordScan) -> bytes:

@@ -1,4 +1,4 @@
-"""The JSON form of what was found in a text file or in a cell, so that another process can use it."""
+"""Converts the findings in a text file or in a cell to JSON and back, so that another process can use them."""
 
 from dataclasses import asdict, fields
 from typing import Any, Final, TypeAlias
@@ -12,9 +12,9 @@ FORM: Final = 1
 """The version of the JSON form, and of the meaning of its values."""
 
 FoundText: TypeAlias = TextFile | TextCell | None
-"""What was found in a file or in a cell.
+"""The findings in a file or in a cell.
 
-If a file turns out to have no cells, the result for its first cell stands for the complete file, and each later cell has None.
+If a file turns out to have no cells, the result for its first cell describes the complete file, and the result for each later cell is None.
 """
 
 
@@ -38,7 +38,7 @@ def to_document(found: FoundText) -> dict[str, Any] | None:
 
 
 def from_document(document: dict[str, Any]) -> FoundText:
-    """Returns the value from which `to_document` made the JSON form."""
+    """Restores the findings from the JSON form."""
     if "cell" in document:
         cell = document["cell"]
         return TextCell(**{**cell, "units": {prefix.encode("latin-1"): _units(each) for prefix, each in cell["units"].items()}})

@@ -1,4 +1,4 @@
-"""What the planner finds in a text file: the stretches of its records, which become units."""
+"""The planner's findings in a text file: the stretches of its records, which become units."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from dataprep_converter.stores import Entry
 
 @dataclass(frozen=True)
 class TextFile:
-    """What was found in a text file. Doesn't depend on any other file."""
+    """The findings in a text file. They don't depend on any other file."""
 
     stretches: Sequence[Stretch]
     """The parts of the file that have records. A compressed or UTF-16 file has only one part, whose `size` isn't meaningful."""
@@ -41,8 +41,8 @@ class TextFile:
     def units(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         """Yields the units of the file, in order. Then raises the file's fault, if there is one."""
         encoded = ({} if self.encoding == "Utf8" else {"encoding": self.encoding}) | dict(self.form)
-        # Gzip has a different entry, from the time when it was the only compression. Keep that entry, because the run ids of existing plans
-        # depend on it.
+        # Gzip has its own entry, because it used to be the only compression. Keep this entry, because the run ids of existing plans depend
+        # on it.
         kind: dict[str, Any] = {"gzip": True} if self.compression == "gzip" else {"compression": self.compression}
         for stretch in self.stretches:
             if self.is_whole:
@@ -57,7 +57,7 @@ class TextFile:
 
 
 def text_file(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Mapping[str, Any] = MappingProxyType({})) -> TextFile:
-    """Collects the stretches of a file, which `forward` reads. If the stretches end with an error, the error becomes the file's fault."""
+    """Collects the stretches of a file, which `forward` reads. If the stretches end with an error, it is stored as the file's `fault`."""
     found, _, fault = collect(stretches)
     # The encoding is known only now, because a byte order mark can determine it.
     file = TextFile(found, forward.compression, forward.encoding, form, fault=fault)
@@ -68,5 +68,5 @@ def text_file(stretches: Iterable[Stretch], forward: ForwardReader, *, form: Map
 
 
 def examine_rest(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> TextFile:
-    """Finds the records in the rest of a file. The arguments are those of `cut`. An error of `cut` becomes the file's fault."""
+    """Finds the records in the rest of a file. The arguments are those of `cut`. An error of `cut` is stored as the file's `fault`."""
     return text_file((stretch for stretch, _ in cut(forward, first_bytes, line=line, scan=scan, uri=uri, limit=limit)), forward)

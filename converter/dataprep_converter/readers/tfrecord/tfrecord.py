@@ -49,7 +49,7 @@ _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
 """The number of bytes that are read at a time to find headers in a local file. Larger payloads are skipped."""
 _FAR_WINDOW: Final = 4 << 20
-"""The same for a remote file. Eight files are read at a time."""
+"""The number of bytes that are read at a time to find headers in a remote file. Eight files are read at the same time."""
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
 _TYPES: Final[Mapping[str, int]] = {"Int64": INTS, "Float32": FLOATS, "Bytes": BYTES}
@@ -63,8 +63,8 @@ class TfrecordReader(BlockReader):
 
     @staticmethod
     def discover(source: TfrecordSource, access: Access) -> Discovery:
-        """Reads the headers of all records, and the first records. Raises NotFound for a URI without files, and BadSpec if the features
-        can't be determined. For an invalid file, raises BadData, which names the file and the offset."""
+        """Reads the headers of all records, and the contents of the first records. Raises NotFound for a URI without files, and BadSpec if
+        the features can't be determined. For an invalid file, raises BadData, which names the file and the offset."""
         return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: TfrecordSource, state: Mapping[str, Any], access: Access) -> None:
@@ -77,7 +77,7 @@ class TfrecordReader(BlockReader):
         self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
 
     def schema(self) -> pa.Schema:
-        """The columns. Their types are int64, float32, bytes, the types of raw tensors, and lists of these types."""
+        """The columns, whose types are int64, float32, bytes, the types of raw tensors, and lists of these types."""
         if self._raw:
             return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=IS_RECORD)])
         if self._has_sequences:
@@ -122,7 +122,7 @@ def _column_feature(feature: TfrecordFeature) -> ColumnFeature:
 
 @dataclass(frozen=True)
 class _RecordFile:
-    """The records of a file. Doesn't depend on any other file."""
+    """The records of a file. They don't depend on any other file."""
 
     stretches: Sequence[Stretch]
     """Complete records. For a gzip file, the offsets and sizes are those in its uncompressed contents."""
@@ -130,7 +130,7 @@ class _RecordFile:
     samples: Sequence[bytes] | ConvertError | None
     """The first records, if they may be needed to infer the features.
 
-    If the records aren't Examples, this is the error, which also ends the search.
+    If the records aren't Examples, this field contains the error, which also ends the search.
     """
     fault: ConvertError | None = None
     """The error that ended the search. Raised as soon as the records that precede it have been used."""
@@ -149,12 +149,13 @@ class _RecordFile:
             raise self.fault
 
     def to_document(self) -> Document | None:
-        """Returns the records as JSON without the samples, which few files need. Returns None for a file with a fault."""
+        """Returns the records as JSON, or None for a file with a fault. Leaves out the samples, because they are needed for only a few
+        files."""
         return None if self.fault is not None else {"stretches": [each.values() for each in self.stretches], "isZipped": self.is_zipped}
 
     @staticmethod
     def from_document(document: Document) -> "_RecordFile":
-        """Returns the records from which `to_document` made the JSON form."""
+        """Restores the records from the JSON form."""
         return _RecordFile([Stretch(*values) for values in document["stretches"]], document["isZipped"], samples=None)
 
 
@@ -178,13 +179,13 @@ class _Planner:
             subset = self._subset(file.root, file.path)
             found = file.result
             if self._needs_samples() and found.samples is None and found.stretches:
-                # Another process found the records.
+                # Another process found the records, but its result doesn't include the samples.
                 found = self._with_samples(found, file.entry)
             if isinstance(found.samples, ConvertError):
                 if self._needs_samples():
                     raise found.samples
-                # This file's samples, which can't be read, aren't needed: enough earlier files have records. The error has ended the search
-                # in this file, so examine the file again.
+                # This file's samples can't be read, but they aren't needed, because enough earlier files have records. Examine the file
+                # again, because the error ended the search.
                 found = self._examine(self._access.store(file.entry.uri), file.entry)
             if self._needs_samples() and found.samples and not isinstance(found.samples, ConvertError):
                 self._files += 1
@@ -205,7 +206,7 @@ class _Planner:
             yield root, path, entry
 
     def _examine(self, store: Store, entry: Entry) -> _RecordFile:
-        """Finds the records of a file. Several threads may call this method. An error in the file becomes its fault."""
+        """Finds the records of a file. Several threads may call this method. An error in the file is stored as its `fault`."""
         is_far = scheme_of(entry.uri) not in ("", "file")
         with open_listed(self._access, store, entry) as file, _contents(file, entry.uri) as (source, is_zipped):
             size = file.size
@@ -278,7 +279,7 @@ def _contents(file: Input, uri: str) -> Iterator[tuple[Input, bool]]:
 
 
 def _first_records(data: bytes, uri: str) -> list[bytes] | BadData:
-    """The first records of a file that begins with `data`, or an error if they are damaged or not Examples."""
+    """The first records of a file that begins with `data`. Returns an error if the records are damaged or aren't Examples."""
     records: list[bytes] = []
     try:
         starts, ends = payloads(data, uri, 0)

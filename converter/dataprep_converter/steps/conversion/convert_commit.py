@@ -90,7 +90,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
 def _current_reports(spec: DataPrepJobSpec, plan: Plan, folder: RunFolder) -> tuple[FoldedReports, int]:
     """Returns the reports of all shards, and how many of them are from bundles. Raises the errors of `_judged`.
 
-    Reports in bundles may be older than their shards. So if bundled reports cause BadData or NotWhole, the shards' own reports are judged
+    Reports in bundles may be older than their shards. So if bundled reports cause BadData or NotWhole, the shards' own reports are checked
     instead.
     """
     reports = StoredReports.of_plan(folder, plan)
@@ -105,7 +105,7 @@ def _current_reports(spec: DataPrepJobSpec, plan: Plan, folder: RunFolder) -> tu
 
 
 def _judged(policy: BadRecords, plan: Plan, reports: StoredReports) -> FoldedReports:
-    """Folds the reports. Raises the errors of `fold`, and BadData if the job doesn't allow so many bad records."""
+    """Folds the reports. Raises the errors of `fold`, and BadData if there are more bad records than the job allows."""
     folded = fold(plan, reports)
     fault = too_many(policy, bad=folded.bad, total=folded.records_in) if folded.bad else None
     if fault is not None:
@@ -185,8 +185,8 @@ def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: Expec
     """Writes the metadata files, and removes those of earlier runs. Returns the manifest that lists the new files.
 
     `indexes` are the record indexes, which exist already. If a file can't be made, the files that were made earlier may be left behind.
-    Files with visible names are made last, so they are left behind only if another file with a visible name can't be made. The next commit,
-    of this run or of another run, replaces or removes the files that were left behind.
+    Files with visible names are made last, so an error in any other file leaves no visible file behind. The next commit, of this run or of
+    another run, replaces or removes all files that were left behind.
     """
     metadata: list[MetadataFile] = []
     placed: list[str] = []
@@ -209,7 +209,7 @@ def _write_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: Expec
 
 
 def _rewrite_metadata(finished: FinishedDataSet, folder: RunFolder, indexes: ExpectedFiles, *, before: Manifest) -> Manifest:
-    """Like `_write_metadata`, but for a repair, which must reproduce the files in the manifest `before`.
+    """Does the same as `_write_metadata` during a repair, which must reproduce the files in the manifest `before`.
 
     Intact files are kept, because this release might write them differently than the release that wrote them. Raises NotWhole naming a
     damaged file that this release would write differently.

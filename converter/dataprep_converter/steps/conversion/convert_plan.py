@@ -69,7 +69,7 @@ class ConversionDraft(Draft):
         folder.put_plan(self.plan, self.tables)
 
     def remove_scan(self) -> None:
-        """Removes the listing and the results of a scan that the plan was made from."""
+        """Removes the listing and the results of the scan from which the plan was made."""
         if self.is_scanned:
             remove_scan(self.spec, self.access)
 
@@ -119,8 +119,8 @@ def _is_stored(spec: DataPrepJobSpec, head: PlanHead, access: Access) -> bool:
 def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> tuple[PlanHead | None, NewPlan | None]:
     """Returns the plan of another release that began this same job with other rule versions and didn't finish it, or None.
 
-    To find this out, the job may have to be planned by that release's rules. In this case, also returns the resulting new plan, and
-    `access` follows the same rules.
+    To find this plan, the job may have to be planned again, by that release's rules. If the plan is found this way, also returns the new
+    plan by these rules, and `access` follows the rules from then on.
     """
     folder = OutputFolder(spec.output.uri, access)
     try:
@@ -153,13 +153,13 @@ def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> 
 
 
 def _is_run_of(head: PlanHead, spec: DataPrepJobSpec, planned: PlanHead) -> bool:
-    """Whether `head`, by its own rules, is a plan of this same job with the inputs of the plan `planned`."""
+    """Whether `head` is a plan of this job with the same inputs as `planned`, by the rules that `head` follows."""
     return head.run_id == run_id.run_id(spec, inputs_sha256=planned.inputs_sha256, parts=head.parts)
 
 
 def _divides_otherwise(head: PlanHead, fresh: PlanHead) -> bool:
-    """Whether another release may have planned the same records, but divided large text files or joined records into other units. The
-    digest of the inputs then differs, although the inputs may be the same."""
+    """Whether another release may have planned the same records with other units, because it divides large text files or the rows of a join
+    differently. The digest of the inputs then differs, although the inputs may be the same."""
     is_other = any(head.parts.get(part) != fresh.parts.get(part) for part in (TEXT_UNITS, JOINS))
     return is_other and head.spec_sha256 == fresh.spec_sha256 and head.samples == fresh.samples
 
@@ -173,7 +173,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """Returns all possible endings of the names of the output files that readers see, or None if the names can end in any way."""
+    """Returns all possible name endings of visible output files, or None if any ending is possible."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)
@@ -185,10 +185,10 @@ def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
 
 
 def _shallow_folders(source: Source) -> list[str]:
-    """Returns the image folders of which the job might not read every subfolder.
+    """Returns the image folders in which the job might skip subfolders.
 
-    If the images are listed in a table, this is the root of the listed paths. Otherwise, these are all image folders if the job doesn't
-    read folders recursively, and none if it does.
+    If a table lists the images, returns the root of the listed paths. Otherwise, returns all image folders, or none if the job reads
+    folders recursively.
     """
     images = source.images
     if images is None:

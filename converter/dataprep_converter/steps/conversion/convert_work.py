@@ -35,8 +35,8 @@ _SHARD_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_sec
 
 
 def check_keys(plan: Plan) -> None:
-    """Raises InputChanged when a key used to hash records differs from the plan's. All records of a data set must be hashed with the same
-    key."""
+    """Raises InputChanged if a key that hashes records has changed since the job was planned. All records of a data set must be hashed with
+    the same key."""
     for variable, digest in digests_of_keys(plan.head.keys).items():
         if plan.head.keys[variable] != digest:
             raise InputChanged(
@@ -88,7 +88,7 @@ def work(
 def _read_from_shuffle(
     pipeline: Pipeline, spec: DataPrepJobSpec, shards: Sequence[Shard], plan: Plan, folder: RunFolder, access: Access
 ) -> None:
-    """If these shards are all shards of one task, makes the pipeline read the records that the first round of a shuffle has divided."""
+    """Makes the pipeline read the files of a shuffle's first round, if the plan has this round and `shards` are all shards of one task."""
     from dataprep_converter.readers.shuffle.task_reader import task_reader
     from dataprep_converter.steps.conversion.gather import gather_of
 

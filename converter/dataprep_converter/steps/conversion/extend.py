@@ -6,8 +6,8 @@ made.
 
     plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 
-Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. From then on, the new run's plan identifies that data set,
-no matter at which point the new run is interrupted.
+Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. After that, the new run's plan identifies the data set,
+even if the new run is interrupted.
 """
 
 import logging
@@ -66,8 +66,8 @@ class ExtensionDraft(ConversionDraft):
     def take_over(self, folder: RunFolder) -> None:
         """Stores the plan and the existing shards' reports under the new run's id."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
-            # Otherwise, there are no new inputs, or an unfinished extension continues. In both cases, the plan and the reports are already
-            # stored under this id.
+            # This run has one of these ids if there are no new inputs, or if it continues an unfinished extension. In both cases, the plan
+            # and the reports are already stored under this id.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
 
 
@@ -154,7 +154,7 @@ def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: Ru
 
 
 def _find_unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> ExistingDataSet | None:
-    """Returns the data set that an unfinished extension extends, taken from the beginning of the extension's plan."""
+    """Returns the data set that an unfinished extension extends, or None. This data set's plan is the beginning of the extension's plan."""
     owner = output.owner()
     if owner is None:
         return None

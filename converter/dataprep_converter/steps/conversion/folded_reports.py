@@ -1,5 +1,5 @@
-"""Combines the reports of all shards, one after another, into what the commit step needs. Each shard takes about 120 bytes in memory and
-170 bytes in `$TMPDIR`."""
+"""Combines the reports of all shards, one after another, into the data that the commit step needs. Each shard takes about 120 bytes in
+memory and 170 bytes in `$TMPDIR`."""
 
 from array import array
 from collections.abc import Iterable

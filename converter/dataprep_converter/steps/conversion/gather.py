@@ -30,7 +30,7 @@ from dataprep_converter.steps.conversion.shuffle import first_shards, identity_o
 logger = logging.getLogger(__name__)
 
 _READ_POLICY: Final = RetryPolicy(attempts=5, errors=(InputChanged,))
-"""How often to try to read a file. Another worker, which is late, may be replacing the file with one that has the same records."""
+"""How often to try to read a file. At the same time, a slow worker may be replacing the file with another file of the same records."""
 
 
 class _LostError(Exception):
@@ -70,8 +70,8 @@ def gather_of(
 def _gather_or_remake(gather_records: Gather, spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) -> TaskRecords:
     """Gathers the records of a task. Each missing or damaged file is made again once.
 
-    Raises NotFound if there are no files at all, NotWhole if a file that was made again is also damaged, and OutputLost if another run has
-    taken over the folder or the run is finished.
+    Raises NotFound if there are no files at all, and NotWhole if a file that was made again is also damaged. Raises OutputLost if another
+    run has taken over the folder, or if this run is finished.
     """
     remade: set[int] = set()
     while True:

@@ -1,8 +1,8 @@
 """The scan on one machine: several processes examine a large source before `dataprep run` plans the job.
 
-They examine parts of the source, like the pods of a scan. But their results are stored in `$TMPDIR` until the job is planned, not in the
-output folder. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step examines the part
-itself. It then raises the same error as if there had been no scan.
+Each process examines parts of the source, like a pod of a scan. Unlike a pod, the process stores the results in `$TMPDIR`, where they are
+kept until the job is planned. The scan only saves time. If a part has an error, or if its process was killed too often, the plan step
+examines the part itself, and raises the same error as without a scan.
 """
 
 import logging
@@ -76,7 +76,7 @@ def _scan_listed(job: DataPrepJob, division: Division, access: Access, listed: P
 
 
 def _scan_parts(job: DataPrepJob, parts: "_Parts", count: int, access: Access, *, workers: int, show: Callable[[int, int], None]) -> None:
-    """Examines all parts. Their results are in the folder."""
+    """Examines all parts. The tasks store the results in the folder of `parts`."""
     remaining = list(range(count))
     for restarts in range(1 + MOST_RESTARTS):
         own = None if may_hang(job) or restarts else parts.begin(access)
@@ -86,8 +86,8 @@ def _scan_parts(job: DataPrepJob, parts: "_Parts", count: int, access: Access, *
             break
         error = done.errors[0]
         if not isinstance(error, BrokenProcessPool):
-            # The plan step raises the errors of the source. Other errors, such as a lack of memory in one of the processes, may not occur
-            # again.
+            # An error of the source will occur again in the plan step. Any other error, such as a lack of memory in one of the processes,
+            # may not occur again.
             level = logging.INFO if isinstance(error, ConvertError) else logging.WARNING
             logger.log(level, "the scan ended early, and the plan step reads the rest: %s", str(error) or repr(error))
             break

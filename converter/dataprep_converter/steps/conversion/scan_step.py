@@ -1,4 +1,4 @@
-"""The scan step: several processes examine the source's files before the plan step, each process one part.
+"""The scan step: before the plan step, several processes examine the source's files. Each process examines one part.
 
 The step only saves time. If results are missing or damaged, or if files have changed since they were scanned, the plan step examines these
 files itself.
@@ -35,8 +35,8 @@ _DIGITS: Final = 28
 """How many digits of the listing's digest are part of a scan's name."""
 _NAME: Final = re.compile("[0-9a-f]{56}")
 """The name of a scan: the digest of its rules (16 digits), the digest of its listing, and `Division.part_bytes` (12 digits). So all pods
-of the scan read the stored listing, and divide the source as the plan pod did, even if they run in a release that would choose another
-length. If a release changes the rules of the division, the digest of the rules changes."""
+of the scan read the stored listing, and divide the source as the plan pod did. This also holds for pods that run in a release that would
+choose another length of the parts. If a release changes the rules of the division, the digest of the rules changes."""
 
 
 def scan_request(job: DataPrepJob, access: Access) -> ScanRequest | None:
@@ -70,10 +70,10 @@ def listing_of(scan: str) -> str:
 
 
 def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str) -> None:
-    """Examines one part of the source and stores what was found. Idempotent: a second call examines only the pieces without a stored
+    """Examines one part of the source and stores the results. Idempotent: a second call examines only the files and cells without a stored
     result.
 
-    `scan` is the name of the scan in its ScanRequest. Raises BadSpec for any other text.
+    `scan` is the name of the scan in its ScanRequest. Raises BadSpec if `scan` isn't such a name.
     """
     folder, file = OutputFolder(spec.output.uri, access), partial(names.scan_file, digest_of_rules(spec), part)
     stored = list(takewhile(lambda path: folder.read(path) is not None, map(file, count())))
@@ -92,13 +92,13 @@ def run_scan_step(spec: DataPrepJobSpec, access: Access, part: int, *, scan: str
 
 
 def _listing(spec: DataPrepJobSpec, folder: OutputFolder, part: int, scan: str) -> ListingOfPart:
-    """Returns what the part needs from the stored listing of the scan with this name."""
+    """Returns the data that the part needs from the stored listing of the scan with this name."""
     if _NAME.fullmatch(scan) is None:
         raise BadSpec(f"Expected the name of a scan, 56 hexadecimal digits as reported by the plan step, got {scan!r}.")
     part_bytes = max(1, int(scan[-12:], 16))
     if scan[:_RULE_DIGITS] != digest_of_rules(spec):
-        # The step may run in a newer release than the plan step. The merge step then runs in the newer release, too.
-        logger.warning("the job's source, or this release of dataprep, is not that of the scan %s", scan)
+        # This step may run a newer release than the plan step. The merge step will then run the newer release, too.
+        logger.warning("the scan %s was made for another source, or by another release of dataprep", scan)
         return ListingOfPart(part_bytes)
     return read_listing(folder, listing_of(scan), part, part_bytes=part_bytes)
 
@@ -128,7 +128,7 @@ def _results_in_files(folder: OutputFolder, files: Sequence[str]) -> Results:
             return {}
         found = results_in(folder.read(path) or b"")
         if not found:
-            logger.warning("%s is damaged or empty; its files of the source are read again", folder.at(path))
+            logger.warning("%s is damaged or empty, so the files whose results it should contain are read again", folder.at(path))
         return found
 
     return StoredResults(files, read)

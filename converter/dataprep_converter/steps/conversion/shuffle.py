@@ -3,8 +3,8 @@
     first round     each task reads one slice of the input, and writes a file with one range of records for each convert task
     second round    each convert task reads its range from every file of the first round, instead of the source
 
-So each record is decoded once and read back once, however many workers there are. The convert task of each record is computed from the
-plan. This module does the first round. `gather.py` gathers the records for the second round.
+So each record is decoded once and read again once, for any number of workers. The convert task of each record is computed from the plan.
+This module does the first round. `gather.py` gathers the records for the second round.
 """
 
 import logging
@@ -58,9 +58,8 @@ def is_needed(spec: DataPrepJobSpec, *, plan: Plan, access: Access, works_alone:
     """Whether the processes on this machine should do the first round.
 
     The round isn't needed if this process makes all shards (`works_alone`) and can gather their records in one pass over the source.
-    Otherwise, each convert task would need its own pass over the source. If this process makes all shards, the round is then needed as soon
-    as one convert task has unfinished shards. If several processes make the shards, it is needed if at least two convert tasks have
-    unfinished shards.
+    Otherwise, each convert task would need its own pass. The round is then needed if at least one convert task has unfinished shards, or at
+    least two if several processes make the shards.
     """
     head = plan.head
     if not shuffle_tasks(plan) or (works_alone and _fit_into_one_pass(spec, plan, access)):
@@ -89,9 +88,9 @@ def shuffle_task(
     """Runs one task of the first round: reads a slice of the input, and writes the slice's records in one range for each convert task.
     Idempotent.
 
-    Returns the counts of what was read and written. If the file was already there, only its records are counted. `again` says that an
-    existing file is damaged and must be replaced. Raises BadData if a record is bad and the policy is `Fail`, OutputLost if another run has taken over the
-    folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
+    Returns the numbers of records and bytes that were read and written. If the file already existed, only its records are counted. `again`
+    says that an existing file is damaged and must be replaced. Raises BadData if a record is bad and the policy is `Fail`. Raises
+    OutputLost if another run has taken over the folder, StoreFull if the store or $TMPDIR has no space, and the errors of the source.
     """
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
@@ -104,7 +103,7 @@ def shuffle_task(
 
 
 def _open_reader(spec: DataPrepJobSpec, plan: Plan, access: Access) -> SampleReader:
-    """Returns a reader of the source that is set up as the plan says."""
+    """Returns a reader of the source, set up according to the plan."""
     access.follow(spec, plan.head.parts)
     access.commits.update(plan.head.commits)
     return reader_class(spec.data.kind)(access.unsigned(spec.data).member, plan.head.reader_state, access)
@@ -204,7 +203,7 @@ class _Task:
 
 
 def _batches(first: int, end: int, destinations: Destinations, sizes: BatchSizes) -> Iterator[Samples]:
-    """Yields the samples from `first` to `end` that a task needs, in order, one array for each batch."""
+    """Yields the samples from `first` to `end`, in order, one array for each batch. Samples in no split are left out."""
     for start in range(first, end, MOST_RECORDS):
         samples = np.arange(start, min(start + MOST_RECORDS, end), dtype=np.int64)
         samples = samples[destinations.tasks(samples) != NOWHERE]

@@ -1,9 +1,9 @@
 """Decides how many samples the first round of a shuffle reads at a time, so that the decoded rows of a batch stay small.
 
 Decoded rows may be much larger than the compressed input. So the decoded rows of each batch are measured, and the next batch can be only a
-few times larger. But one unit's rows can also be much larger than the previous unit's rows. So a batch ends with its unit. If the next unit
-has a different number of input bytes per sample, the next batch has few samples. Within a unit, batches can grow, because the reader keeps
-the decoded block in memory anyway.
+few times larger. A unit is the smallest range of the input that can be read on its own. A batch ends at the end of a unit, because the next
+unit's rows can be much larger. If the next unit has a different number of input bytes per sample, the next batch has few samples. Within a
+unit, batches can grow, because the reader keeps the decoded block in memory anyway.
 """
 
 from typing import Final
@@ -65,6 +65,6 @@ class BatchSizes:
         return min(self._samples, max(FIRST_RECORDS, inside, min(shared, _SHARED_RECORDS)))
 
     def measure(self, rows: int, decoded_bytes: int) -> None:
-        """Adapts the size of the next batch to the decoded rows of a batch."""
+        """Sets the size of the next batch according to the decoded rows of the latest batch."""
         row_bytes = max(1, decoded_bytes // max(1, rows))
         self._samples = max(1, min(self._most, self._samples * _GROWTH, self._decoded_bytes // row_bytes))

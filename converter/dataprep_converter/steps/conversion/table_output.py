@@ -38,7 +38,7 @@ _ipc: Any = pa.ipc  # the stubs lack some functions
 
 @dataclass(frozen=True)
 class _UploadNote:
-    """What the run's folder stores about the table."""
+    """The data about the table that the run's folder stores."""
 
     uri: str
     session: str
@@ -98,7 +98,7 @@ def begin(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> None:
             if upload.is_open or is_left:
                 return
         except SessionEnded as exc:
-            logger.info("%s Another one is opened.", exc)
+            logger.info("%s Another session is opened.", exc)
     _write_note(folder, _UploadNote(uri=table.uri, session=table.upload().id))
 
 
@@ -207,7 +207,7 @@ def _version(table: Table) -> str | None:
 
 
 def _check_casts(features: pa.Schema, columns: pa.Schema, uri: str) -> pa.Schema:
-    """Returns the table's columns. Raises BadSpec unless each column has a feature that can be cast to the column's type."""
+    """Returns the table's columns. Raises BadSpec if a column has no feature that can be cast to the column's type."""
     without_column = [name for name in features.names if name not in columns.names]
     without_feature = [name for name in columns.names if name not in features.names]
     if without_column or without_feature:
@@ -225,7 +225,7 @@ def _check_casts(features: pa.Schema, columns: pa.Schema, uri: str) -> pa.Schema
 
 def _cast(batch: pa.RecordBatch, field: "pa.Field[Any]", uri: str) -> Any:
     try:
-        # Round a value for a float column to the nearest value of the column's type.
+        # Round each value for a float column to the nearest value of the column's type.
         return batch.column(field.name).cast(field.type, safe=not pa.types.is_floating(field.type))
     except pa.ArrowException as exc:
         raise BadData(f"{uri}: a value of {field.name!r} doesn't fit its column: {exc}", uri=uri) from exc

@@ -74,8 +74,7 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
     # Not imported at the top, because a job with a key doesn't need this library.
     from alibabacloud_credentials import provider as library  # type: ignore[import-untyped] # ships no types
 
-    # The library's own handlers log each error that the library raises, with a traceback. With DEBUG=sdk the handlers log every header,
-    # including tokens.
+    # Silence the library's own log handlers. They log each error with a traceback and, with DEBUG=sdk, every header, including tokens.
     for name in ("credentials", "alibabacloud-tea"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if environment.get(_KEY) and environment.get(_SECRET):

@@ -1,6 +1,6 @@
 """Credentials for S3: from the job's Secret, the environment, a profile, or a role.
 
-The order of these sources is that of AWS's own tools. The credentials have their own module, because two clients sign requests with them:
+AWS's own tools try these sources in the same order. The credentials have their own module, because two clients sign requests with them:
 obstore, and our own client for multipart uploads.
 """
 

@@ -1,7 +1,7 @@
 """Reads an AWS profile's credentials from the files of the AWS command line: `~/.aws/config` and `~/.aws/credentials`.
 
-This module reads the keys in these files itself. Everything that needs a request or a program (SSO, a role to assume, a process, a login)
-is left to botocore. Because pods have no profiles, botocore is imported only when it is needed.
+This module reads keys directly from these files. It calls botocore for credentials that need a request or another program: SSO, an assumed
+role, `credential_process`, or a login session. Because pods have no profiles, botocore is imported only when it is needed.
 """
 
 import configparser
@@ -83,7 +83,7 @@ class AwsProfile:
             logged_out = isinstance(exc, exceptions.SSOError | exceptions.TokenRetrievalError)
             hint = f" Log in: aws sso login --profile {self._name}." if logged_out else ""
             raise BadCredentials(f"No credentials for AWS profile {self._name}: {_line(exc)}.{hint}") from exc
-        # botocore renews temporary keys at least 10 minutes before they expire, so these keys are valid for at least 10 minutes.
+        # botocore renews temporary keys that expire in less than 10 minutes, so these keys stay valid for at least 10 minutes.
         return AwsCredentials(keys.access_key, keys.secret_key, keys.token, datetime.now(UTC) + 2 * EARLY if keys.token else None)
 
 
@@ -103,7 +103,7 @@ def _section(file: Path, names: Sequence[str]) -> Mapping[str, str]:
     except configparser.ParsingError as exc:
         # The parser's own message quotes the lines, which may contain keys.
         numbers = ", ".join(str(number) for number, _ in exc.errors)
-        raise BadCredentials(f"{file} is not a valid AWS settings file: no [section] and no name = value in line {numbers}.") from None
+        raise BadCredentials(f"{file} is not a valid AWS settings file: expected [section] or name = value in line {numbers}.") from None
     except UnicodeDecodeError as exc:
         raise BadCredentials(f"{file} is not a valid AWS settings file: it is not UTF-8.") from exc
     return next((dict(parser[name]) for name in names if parser.has_section(name)), {})

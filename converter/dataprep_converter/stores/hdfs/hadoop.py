@@ -42,7 +42,7 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
 
 
 def check_length(uri: str, actual: int, expected: int) -> None:
-    """Raises Unreachable if the file in HDFS doesn't have as many bytes as were written."""
+    """Raises Unreachable if the size of the file in HDFS differs from the number of bytes written."""
     if actual != expected:
         raise Unreachable(f"HDFS has {actual} bytes of {uri}, but {expected} were written.", uri=uri)
 
@@ -56,7 +56,7 @@ def gone(uri: str) -> Unreachable:
 
 
 def explained(line: str) -> str:
-    """Returns a NameNode's message. If no DataNode accepted a block, adds the possible causes, which NameNodes don't name."""
+    """Returns a NameNode's message. If the message says that no DataNode accepted a block, adds the possible causes."""
     return f"{line} (no DataNode has space for another block, or none can be reached from here)" if _NO_DATA_NODE in line else line
 
 

@@ -53,7 +53,7 @@ _CLIENT_KEYS = {
 _NAME_NODE_KEYS = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
 
 _parked: list[object] = []
-"""Failed writers and their clients are kept here: freeing or closing a writer can block for 15 to 31 s, or make its client unusable."""
+"""Failed writers and their clients. They are never freed: freeing a writer can block for 15 to 31 s, or make its client unusable."""
 
 _users: dict[str, str] = {}
 """Contains the HDFS user of this process under the key `user`. Empty until a store sets a user."""
@@ -150,7 +150,7 @@ class HdfsStore:
         retrying(attempt, what=f"deleting {uri}")
 
     def addresses(self, authority: str) -> Sequence[str]:
-        """Returns host and port of each NameNode behind a URI's authority. An empty authority stands for that of `fs.defaultFS`."""
+        """Returns host and port of each NameNode behind a URI's authority. An empty authority means the authority of `fs.defaultFS`."""
         host, _, port = self._resolved(authority).rpartition(":")
         if host:
             return [f"{host}:{port}"]
@@ -278,8 +278,8 @@ class HdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # If the client repeated the rename after a lost response, the file already has its final name. A rename changes neither a
-            # file's length nor its modification time.
+            # The client may have repeated the rename after a lost response. In this case, the file already has its final name. A rename
+            # changes neither a file's length nor its modification time.
             if not self._is_at_its_place(status):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True
@@ -396,8 +396,8 @@ class _Listing:
     """Lists one folder in our order, which differs from the NameNode's.
 
     We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes and omits the slash
-    of folders, so the NameNode's order is ü, a, a-1, a.b. A name that the NameNode lists after an ASCII name also comes after it in our
-    order. So folders and non-ASCII names are held back until the listing ends or reaches a greater ASCII name.
+    of folders, so the NameNode's order is ü, a, a-1, a.b. Any name that the NameNode lists after an ASCII name also follows this ASCII name
+    in our order. So folders and non-ASCII names are held back until the listing ends or reaches a greater ASCII name.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:

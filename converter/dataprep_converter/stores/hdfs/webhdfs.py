@@ -439,8 +439,8 @@ class WebHdfsInput(RangedInput):
             raise Unreachable(f"WebHDFS at {place.peer} sent {self.uri} only up to byte {offset} instead of {end}.", uri=self.uri)
 
     def _check(self) -> None:
-        """Raises InputChanged if the file has changed. Each range is opened by name, and the responses don't identify the file's
-        version."""
+        """Raises InputChanged if the file has changed. The check is needed because each range is requested by name, and the responses don't
+        identify the file's version."""
         try:
             status = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:
@@ -450,7 +450,7 @@ class WebHdfsInput(RangedInput):
 
 
 def _children(folder: "tuple[Place, str]") -> "list[Entry | tuple[Place, str]]":
-    """Returns the files and subfolders of a folder in the order of complete paths. A folder is given by its location and its URI."""
+    """Returns the files and subfolders of a folder in the order of complete paths. `folder` is the folder's location and its URI."""
     place, uri = folder
     try:
         statuses = place.ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]

@@ -125,7 +125,7 @@ class Container(Bucket):
         yield from files_in_order(self._children, (uri, prefix), recursive=recursive)
 
     def _children(self, folder: tuple[str, str]) -> list[Entry | tuple[str, str]]:
-        """Returns the blobs and subfolders of a folder in the order of complete paths. A folder is given by its URI and its prefix."""
+        """Returns the blobs and subfolders of a folder in the order of complete paths. `folder` is the folder's URI and its prefix."""
         # A data lake lists one folder after another, so `a/b` comes before `a-1`. Therefore we list each folder separately, and sort by
         # complete paths.
         uri, prefix = folder
@@ -176,7 +176,7 @@ class Container(Bucket):
         raise self.refusal(answer if second_answer.ok else second_answer, key, doing="read")
 
     def get(self, key: str) -> tuple[bytes, str]:
-        # Don't use obstore, because it doesn't return the MD5 that the service keeps. The caller retries.
+        # Don't use obstore, because it doesn't return the MD5 that the service keeps. The caller repeats this request after a failure.
         answer = self.requests.send("GET", key, attempts=1)
         if not answer.ok:
             raise self.refusal(answer, key, doing="read")

@@ -1,10 +1,11 @@
 """Lists the keys of an object store in their order, with several requests at the same time.
 
-A response names the token of the next page, so a listing is one sequence of requests. But a request can also begin after any key. So after
-the first pages, this module divides the keys that are still to be listed into stretches, and requests the pages of several stretches at the
-same time. A stretch begins at the name of a folder, or at a key that is guessed from the names on earlier pages (`page_guesses`).
+Each response contains the token of the next page, so the pages of a listing are usually requested one after another. But a request can also
+begin after any key. So after the first pages, this module divides the keys that are still to be listed into ranges, called stretches, and
+requests the pages of several stretches at the same time. A stretch begins at the name of a folder, or at a key that is guessed from the
+names on earlier pages (`page_guesses`).
 
-Each stretch is listed to its end, so the result doesn't depend on where stretches begin. A stretch that contains few or no keys costs a
+Each stretch is listed to its end, so the result doesn't depend on where stretches begin. A stretch with few or no keys still costs one
 request.
 """
 
@@ -19,13 +20,13 @@ from dataprep_converter.stores.objects.key_stretches import AT_ONCE, Folders, Ke
 from dataprep_converter.stores.objects.page_guesses import common_length, following
 
 ALONE: Final = 8
-"""This many pages are requested one after another, so a listing of a few thousand keys needs no other requests."""
+"""The first pages, up to this number, are requested one after another. So a listing of a few thousand keys needs no additional requests."""
 _PAGES_AHEAD: Final = 64
 """The largest number of pages in memory, including those that are requested. With a thousand keys each, they take about 25 MiB."""
 _PAGES_OF_A_STRETCH: Final = 6
-"""The largest number of pages of one stretch in memory, so that there is room for the pages of nearer stretches."""
+"""The largest number of pages of one stretch in memory, so that there is room for stretches whose pages are needed earlier."""
 _LONG: Final = 4
-"""A stretch of this many pages is divided at its folders. So the requests for names of folders are few compared to the pages."""
+"""A stretch is divided at its folders after this many pages. So there are few requests for names of folders, compared with pages."""
 _FEW_FILES: Final = 5
 """The names of folders with fewer files than this aren't requested."""
 _PAGES_OF_A_MISS: Final = 3
@@ -40,8 +41,8 @@ def entries_in_turn(keys: Keys) -> Iterator[Entry]:
 def entries_ahead(keys: Keys) -> Generator[Entry, None, None]:
     """Yields the entries of all keys in order. After the first pages, up to `AT_ONCE` pages are requested at the same time.
 
-    The errors are those of `entries_in_turn`: a request ahead that fails is sent again when its page is needed. Closing the generator waits
-    for the requests that have been sent.
+    Raises the same errors as `entries_in_turn`: if a page's early request fails, the page is requested again when it is needed. Closing the
+    generator waits for the requests that have been sent.
     """
     stretch = Stretch()
     yield from _in_turn(keys, stretch, most=ALONE)
@@ -64,17 +65,17 @@ class _Ahead:
     def __init__(self, keys: Keys, rest: Stretch) -> None:
         self._keys = keys
         self._stretches = [rest]
-        """In the order of their keys. Each stretch begins where the one before it ends."""
+        """The stretches in the order of their keys. Each stretch begins where the previous stretch ends."""
         self._requests: dict[Future[KeyPage], Stretch] = {}
         self._folder_requests: dict[Future[Sequence[str]], Folders] = {}
         self._listed = rest.listed
         self._window = 1
-        """The largest number of guesses at the same time. A good guess doubles it, and a wrong guess halves it."""
+        """The largest number of guesses at the same time. A good guess doubles this number, and a wrong guess halves it."""
         self._open_guesses = 0
-        """The number of guesses without a response."""
+        """The number of guesses for which no response has arrived yet."""
         self._misses = 0
         self._begins_anywhere: bool | None = None
-        """Whether the store begins a listing at the requested key. None until the first such response."""
+        """Whether the store begins a listing at the requested key. None until a response has shown this."""
 
     def entries(self) -> Iterator[Entry]:
         """Yields the entries in order."""
@@ -95,7 +96,7 @@ class _Ahead:
     def _take(self, head: Stretch) -> None:
         """Takes the responses that have arrived. Raises a request's error if its page is needed now."""
         for answer in [each for each in self._folder_requests if each.done()]:
-            # Without the names, the folders are listed as one stretch.
+            # If the request for the folders' names failed, list these folders as one stretch.
             self._folder_requests.pop(answer).add(() if answer.exception() is not None else answer.result())
         for request in [each for each in self._requests if each.done()]:
             stretch = self._requests.pop(request)
@@ -125,13 +126,13 @@ class _Ahead:
             self._look_ahead(stretch, page.keys)
 
     def _look_ahead(self, stretch: Stretch, keys: Sequence[str]) -> None:
-        """Finds out where the pages after a page of a stretch may begin."""
+        """Uses the keys of a stretch's page to find keys at which later pages may begin."""
         folder = _folder_of(keys[0][: common_length(keys[0], keys[-1])])
         is_one_folder = folder == _folder_of(keys[0]) == _folder_of(keys[-1])
         level = _folder_of(folder[:-1]) if is_one_folder else folder
         names = 1 if is_one_folder else len({key[: key.find("/", len(level)) + 1] for key in keys})
         are_tiny = names * _FEW_FILES > len(keys)
-        # The names of tiny folders are almost as many as the keys, so they are guessed like the names of files.
+        # Tiny folders are almost as numerous as keys. So their names aren't requested, but guessed like file names.
         stretch.guesses = following(keys) if is_one_folder or are_tiny else iter(())
         if are_tiny or level == stretch.level or len(level) < len(self._keys.prefix):
             return
@@ -142,9 +143,10 @@ class _Ahead:
             stretch.folders.for_a_page = max(1, (names - 1) * 9 // 10)
 
     def _send(self, threads: ThreadPoolExecutor) -> None:
-        """Sends requests in the order of their keys, as long as there is room in memory.
+        """Sends requests in the order of their keys, up to the limit on pages in memory.
 
-        Pages of later folders may take up only half of the room. Guesses divide only the folder whose pages are needed next.
+        Pages of later folders are requested only while more than half of this limit is unused. Only the folder whose pages are needed next
+        is divided by guesses.
         """
         room = _PAGES_AHEAD - len(self._requests) - sum(len(each.pages) for each in self._stretches)
         is_near = True
@@ -188,7 +190,7 @@ class _Ahead:
         folders.is_requested = True
 
     def _rest_after_guess(self, stretch: Stretch) -> Stretch | None:
-        """Ends a stretch at the next guess, and returns the rest of it. Returns None if there is no guess, or enough guesses are open."""
+        """Ends a stretch at the next guess, and returns the rest of the stretch. Returns None if no guess is left or allowed now."""
         if not self._may_divide or self._misses * _PAGES_OF_A_MISS > self._listed or self._open_guesses >= self._window:
             return None
         place = next(stretch.guesses, None)
@@ -220,7 +222,8 @@ class _Ahead:
 
     @property
     def _may_divide(self) -> bool:
-        """Whether stretches may be divided. Until the store has shown that it begins where it is asked to, there are at most two."""
+        """Whether stretches may be divided. Until a response shows that the store begins listings at the requested key, there are at most
+        two stretches."""
         return self._begins_anywhere or (self._begins_anywhere is None and len(self._stretches) == 1)
 
 

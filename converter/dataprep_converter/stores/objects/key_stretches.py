@@ -1,4 +1,4 @@
-"""Stretches of a listing: parts of the order of the keys, which are listed page by page (`key_listing`)."""
+"""Stretches: ranges of an object store's sorted keys, each of which is listed page by page (`key_listing`)."""
 
 from bisect import bisect_right
 from collections import deque
@@ -40,14 +40,14 @@ class Keys(Protocol):
         ...
 
     def folders(self, prefix: str, after: str) -> Sequence[str]:
-        """Returns the common prefixes that end with the next slash after `prefix`, as far as one response contains them.
+        """Returns the complete prefixes of the folders in `prefix`, as many as one response contains.
 
         The result contains only prefixes of keys that are greater than `after`.
         """
         ...
 
     def disorder(self, key: str, previous: str) -> StoreError:
-        """Returns the error for a key that the store listed after a greater or equal one."""
+        """Returns the error for a key that isn't greater than the key before it in the listing."""
         ...
 
 
@@ -63,7 +63,7 @@ class Folders:
     names: deque[str] = field(default_factory=deque)
     is_requested: bool = False
     is_complete: bool = False
-    """Whether there are no more folders than those in `names`."""
+    """Whether `names` contains all remaining folders."""
 
     @property
     def wants_more(self) -> bool:
@@ -71,7 +71,7 @@ class Folders:
         return not self.is_requested and not self.is_complete and len(self.names) < 2 * AT_ONCE * self.for_a_page
 
     def add(self, names: Sequence[str]) -> None:
-        """Adds the names of a response. Names that are known already don't count, because some servers ignore `after`."""
+        """Adds the names of a response. Ignores names that are known already, because some servers ignore `after`."""
         self.is_requested = False
         new = [name for name in names if name > self.after]
         self.names.extend(new)
@@ -80,7 +80,8 @@ class Folders:
             self.after = _behind(new[-1])
 
     def next_after(self, key: str) -> str | None:
-        """Removes and returns the name of the folder at which the next stretch begins, if the keys before it probably fill a page."""
+        """Removes and returns the name of the folder at which the next stretch begins. Returns None if the folders before it probably don't
+        fill a page."""
         while self.names and self.names[0] <= key:
             self.names.popleft()
         if len(self.names) < self.for_a_page:
@@ -95,13 +96,13 @@ class Stretch:
     """The keys that are greater than `position`, up to and including `until`."""
 
     position: str = ""
-    """The last key that was listed. At the beginning of the stretch, a key that doesn't belong to the stretch."""
+    """The last key that was listed. Before the stretch has a page, the key after which the stretch begins."""
     until: str | None = None
     last: str = ""
-    """The last key of the page before. It differs from `position` if the page contained keys of other stretches."""
+    """The last key of the previous page. `last` differs from `position` if this page contained keys of other stretches."""
     token: str | None = None
     pages: deque[Sequence[Entry | None]] = field(default_factory=deque)
-    """Pages that were received ahead."""
+    """Pages that were received but haven't been yielded yet."""
     listed: int = 0
     """The number of pages since the stretch began or was divided at its folders."""
     is_guess: bool = False
@@ -111,12 +112,12 @@ class Stretch:
     is_requested: bool = False
     is_done: bool = False
     has_failed: bool = False
-    """Whether a request ahead has failed."""
+    """Whether a request has failed whose page wasn't needed yet."""
     guesses: Iterator[str] = field(default_factory=lambda: iter(()))
     """Where later pages may begin within the current folder."""
     folders: Folders | None = None
     level: str | None = None
-    """The prefix of folders at which the stretch ends, so that there are no more of these folders to look for."""
+    """The folder whose subfolders needn't be looked for in this stretch, because the stretch ends at one of these subfolders."""
 
     def contains(self, key: str) -> bool:
         """Returns whether the stretch can be divided at this key."""
@@ -126,7 +127,7 @@ class Stretch:
         """Adds a page, and returns the number of its keys that belong to the stretch. Raises StoreError for a page out of order."""
         if not all(map(lt, (self.last, *page.keys), page.keys)):
             raise next(keys.disorder(key, before) for before, key in pairwise((self.last, *page.keys)) if key <= before)
-        # Servers that ignore at which key a request begins send earlier keys first.
+        # Some servers ignore the key after which a request begins, and send earlier keys first.
         first = bisect_right(page.keys, self.position)
         end = len(page.keys) if self.until is None else bisect_right(page.keys, self.until)
         self.token = page.token

@@ -120,7 +120,10 @@ class Bucket(ABC):
         return bytes(result.bytes()), unquoted(result.meta["e_tag"])
 
     def fetch(self, key: str, options: "GetOptions") -> "GetResult":
-        """Waits for this request's turn, then requests an object through obstore. Call this method within `border`."""
+        """Waits until the request budget allows another request, and then requests an object through obstore.
+
+        Call this method within `border`.
+        """
         sent_at = self.requests.budget.wait_turn()
         try:
             return obstore.get(self.client, key, options=options)
@@ -247,7 +250,7 @@ class ObjectUpload:
         self._parts.write(data)
 
     def copy(self, size: int, copy: Callable[[int, range | None], str]) -> None:
-        """Adds all bytes of an object that the store copies. Called instead of `write`. See `Parts.copy`."""
+        """Makes the store copy all bytes of another object into this upload. Called instead of `write`. See `Parts.copy`."""
         self._parts.copy(size, copy)
 
     def stage(self) -> None:
@@ -334,7 +337,7 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """Returns the retry settings for obstore's clients. The clients never retry, because a client's retries would not wait for their turn.
+    """Returns the retry settings for obstore's clients. The clients never retry, because their retries would ignore the request budget.
     Instead, `retrying` repeats the clients' calls."""
     return {"max_retries": 0}
 
@@ -350,7 +353,7 @@ def unquoted(tag: str | None) -> str:
 
 
 def is_written(existing: tuple[Entry, str], data: bytes) -> bool:
-    """Whether an object, as returned by `Bucket.look`, has the size and the MD5 of these bytes."""
+    """Returns whether an object has the size and the MD5 of these bytes. `existing` is the result of `Bucket.look`."""
     entry, md5 = existing
     return entry.size == len(data) and md5 == hashlib.md5(data, usedforsecurity=False).hexdigest()
 

@@ -122,7 +122,7 @@ class OssStore:
         if head is None:
             raise NotFound(f"{source.uri} does not exist.", uri=source.uri)
         if not source.size:
-            return None  # an upload can't consist of an empty part only
+            return None  # a multipart upload can't consist of a single empty part
         upload = self.create(uri)
         with aborted_on_error(upload):
             upload.copy(source, crc=head[1])
@@ -145,7 +145,7 @@ class OssStore:
 
     def delete(self, uri: str) -> None:
         bucket, key = place = place_of(uri)
-        # Use the batch request, because our documentation asks users only for the permission that this request needs.
+        # Use the batch request even for one object: our documentation asks users only for this request's permission.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
@@ -206,7 +206,7 @@ class OssStore:
 
 @dataclass(frozen=True)
 class KeysBelow:
-    """The keys of a bucket below a prefix. With a delimiter, only those that don't contain it after the prefix."""
+    """The keys of a bucket below a prefix. If a delimiter is given, keys that contain it after the prefix are left out."""
 
     client: OssClient
     uri: str
@@ -269,7 +269,8 @@ class OssUpload:
         self._parts.write(data)
 
     def copy(self, source: Entry, *, crc: str | None) -> None:
-        """Adds all bytes of an object, which OSS copies. Called instead of `write`. `crc` is the CRC-64 that OSS keeps for the object."""
+        """Makes OSS copy all bytes of another object into this upload. Called instead of `write`. `crc` is the CRC-64 that OSS keeps for
+        the other object."""
         source_bucket, source_key = place_of(source.uri)
 
         def copy_part(number: int, stretch: range | None) -> str:
@@ -362,8 +363,8 @@ class OssUpload:
         return tag
 
     def _own_entry(self) -> Entry | None:
-        """Returns the object at our URI if its CRC-64, which OSS keeps for complete objects, equals that of our parts. Otherwise, returns
-        None."""
+        """Returns the object at our URI if its bytes are ours, otherwise None. The CRC-64 that OSS keeps for the object is compared with
+        the CRC-64 of our parts."""
         head = self._store._head(self.uri)  # noqa: SLF001 - in the same module
         if head is None or head[0].size != self._parts.size:
             return None

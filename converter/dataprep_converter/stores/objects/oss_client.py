@@ -1,5 +1,5 @@
-"""Calls the OSS SDK, with retries and translated errors. If the completion of an upload gets no response, this module finds out whether it
-succeeded.
+"""Calls the OSS SDK, with retries and translated errors. If the request that completes an upload gets no response, this module finds out
+whether the upload was completed.
 
 See `oss` for the store.
 """
@@ -51,14 +51,14 @@ _DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "I
 """OSS's error codes for a body that was damaged or truncated in transit, and for an upload that a sweep removed while parts were being
 sent.
 
-A new attempt sends the data again.
+After these errors, a new attempt sends the data again.
 """
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _COMPLETION_POLICY = RetryPolicy(attempts=4, total_seconds=40)
 
 
 class PacedHttpClient(RequestsHttpClient):  # type: ignore[misc] # the SDK has no types
-    """The SDK's HTTP client, with requests that wait for their turn. The SDK's own retries use this client too."""
+    """The SDK's HTTP client. It delays each request until the request budget allows the request. The SDK's own retries use it too."""
 
     def __init__(self, budget: RequestBudget, *, connect_timeout: float, readwrite_timeout: float) -> None:
         super().__init__(connect_timeout=connect_timeout, readwrite_timeout=readwrite_timeout)

@@ -1,7 +1,7 @@
-"""Guesses at which keys the later pages of a listing begin, from the keys of one page.
+"""Uses the keys of one page of a listing to guess at which keys later pages begin.
 
-This works for names that contain numbers or hashes, such as `000123.jpg` or `9f86d081.jpg`. A page of such names shows how far apart the
-beginnings of two pages are: if a page ends a thousand numbers after its beginning, the next page does so too.
+Guesses are possible if names contain numbers or hashes, such as `000123.jpg` or `9f86d081.jpg`. The first and last keys of a page show how
+many numbers a page covers. If one page covers a thousand numbers, the next page probably does too.
 """
 
 import string
@@ -20,21 +20,22 @@ _ALPHABETS: Final = (
     string.digits + string.ascii_uppercase,
     string.digits + string.ascii_uppercase + string.ascii_lowercase,
 )
-"""The characters of numbers and hashes, each sorted, the smallest alphabet first."""
+"""The alphabets of numbers and hashes, the smallest alphabet first. The characters of each alphabet are sorted."""
 _CHARACTERS: Final = frozenset(_ALPHABETS[-1])
 _TENTHS: Final = 9
-"""The distance between two guesses, in tenths of the page. If it were the complete page, the names between two guesses would often fill a
-little more than a page, and need two requests."""
+"""The distance between two guesses, in tenths of a page. If the distance were a complete page, the names between two guesses would often
+fill a little more than one page, and need two requests."""
 
 
 def following(keys: Sequence[str]) -> Iterator[str]:
-    """Yields increasing keys behind a page, about as far apart as the page's first and last keys.
+    """Yields guesses: increasing keys that follow the page with the given keys. Two guesses are about as far apart as the page's first and
+    last keys.
 
-    Ends where the number of the names would get another digit. Yields nothing if the page's names contain no numbers or hashes.
+    Stops when the number in the names would need another digit. Yields nothing if the page's names contain no numbers or hashes.
     """
     first, last = keys[0], keys[-1]
     at = common_length(first, last)
-    # Two more characters than the first one that differs, because a page may span only one or two values of that character.
+    # Use the first character that differs and two more characters, because the first one may have only one or two values on a page.
     varying = set("".join(_varying(key, at) for key in keys))
     alphabet = next((each for each in _ALPHABETS if varying.issubset(each)), "")
     if not varying:
@@ -58,12 +59,12 @@ def common_length(first: str, second: str) -> int:
 
 
 def _varying(key: str, at: int) -> str:
-    """Returns up to three letters or digits at a place of a key."""
+    """Returns up to three letters or digits of a key, beginning at the position `at`."""
     return "".join(takewhile(_CHARACTERS.__contains__, key[at : at + 3]))
 
 
 def _number(key: str, begin: int, digits: int, alphabet: str) -> int:
-    """Returns the number at a place of a key. Characters outside the alphabet count as the next digit in the alphabet's order."""
+    """Returns the number at the position `begin` of a key. A character outside the alphabet is replaced by the next greater digit."""
     number = 0
     for character in key[begin : begin + digits].ljust(digits, alphabet[0]):
         number = number * len(alphabet) + min(bisect_left(alphabet, character), len(alphabet) - 1)
@@ -71,7 +72,7 @@ def _number(key: str, begin: int, digits: int, alphabet: str) -> int:
 
 
 def _text(number: int, digits: int, alphabet: str) -> str:
-    """Returns the number with this many digits."""
+    """Returns the text of the number, with this many digits."""
     text = ""
     for _ in range(digits):
         number, digit = divmod(number, len(alphabet))

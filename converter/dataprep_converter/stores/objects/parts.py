@@ -26,13 +26,13 @@ def part_bytes_for(size_hint: int | None) -> int:
 
 
 def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
-    """Returns the error message about unfinished uploads that we lack permission to remove."""
+    """Returns the message for unfinished uploads that remain because we lack the permission to remove them."""
     names = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
     return f"missing {right} on {folder}: {len(keys)} unfinished uploads remain: {names}."
 
 
 class CopyUnsupported(Exception):
-    """The server doesn't copy parts of other objects. Raised within a store; the object's bytes are then sent instead."""
+    """The server doesn't copy parts of other objects. The store catches this error, and the object's bytes are sent instead."""
 
 
 class Parts:
@@ -82,10 +82,10 @@ class Parts:
             view = view[count:]
 
     def copy(self, size: int, copy: Callable[[int, range | None], str]) -> None:
-        """Adds the parts of another object of `size` bytes, which the store copies. Must not be combined with `write`.
+        """Adds parts that the store copies from another object of `size` bytes. Must not be combined with `write`.
 
-        `copy` is called in other threads, with a part's number (from 1) and the bytes to copy. `copy` returns the part's ETag. For an object
-        of one part, the bytes are None, because S3 and OSS refuse ranges of small objects.
+        The function `copy` is called in other threads, with a part's number (from 1) and the range of bytes to copy. It returns the part's
+        ETag. If one part holds the complete object, the range is None, because S3 and OSS refuse ranges of small objects.
         """
         self._begin()
         step = max(COPIED_BYTES, part_bytes_for(size))

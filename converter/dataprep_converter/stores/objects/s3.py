@@ -94,7 +94,7 @@ class S3Store(ObjectStore):
 
     def stage_copy(self, source: Entry, uri: str) -> Upload | None:
         if not source.size:
-            return None  # an upload can't consist of an empty part only
+            return None  # a multipart upload can't consist of a single empty part
         bucket, key = self.place(uri)
         transfer = bucket.transfer(uri, key)
         upload = ObjectUpload(uri, bucket, key, transfer, self.threads())
@@ -236,7 +236,7 @@ class XmlBucket(Bucket):
 
 @dataclass(frozen=True)
 class KeysBelow:
-    """The keys of a bucket below a prefix. With a delimiter, only those that don't contain it after the prefix."""
+    """The keys of a bucket below a prefix. If a delimiter is given, keys that contain it after the prefix are left out."""
 
     bucket: XmlBucket
     uri: str
@@ -357,7 +357,7 @@ class Multipart:
             raise self._bucket.refusal(answer, key, doing="read")
         tag = answer.xml().findtext("{*}ETag") if answer.body else None
         if tag is None:
-            # The server took the request for the upload of an empty part.
+            # The server treated the request as the upload of an empty part.
             raise CopyUnsupported(f"the response to UploadPartCopy has no ETag: {answer.body[:100]!r}")
         return tag
 

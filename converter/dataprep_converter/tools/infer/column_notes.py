@@ -55,8 +55,8 @@ def class_values(records: pa.RecordBatch | None, column: str) -> list[str]:
 
 
 def likely_mistakes(records: pa.RecordBatch, columns: Sequence[str], *, label: str | None) -> Iterator[str]:
-    """Yields a warning for each of these columns that is probably a mistake: a constant, a row number, a copy of the label, or a label with
-    too many classes."""
+    """Yields a warning for each column that is probably a mistake: a constant, a row number, a copy of the label, or a label with too many
+    classes."""
     if records.num_rows < _ENOUGH:
         return
     count = f"the first {records.num_rows:,} records"

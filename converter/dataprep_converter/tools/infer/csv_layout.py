@@ -1,8 +1,7 @@
 """Detects the layout of a CSV file from its first rows: the delimiter, the lines above the rows, and whether there is a header.
 
-A header is recognised by its own cells, which are distinct and usually not numbers, and by the cells below them. One column with a name
-above numbers is enough to prove a header. Headers written by pandas' `to_csv()` and R's `write.csv` begin with an empty cell above the row
-names.
+The cells of a header are distinct and usually not numbers. The cells below the header matter too: one column with a name above numbers is
+enough to prove a header. Headers written by pandas' `to_csv()` and R's `write.csv` begin with an empty cell above the row names.
 """
 
 import csv
@@ -54,9 +53,9 @@ class CsvLayout:
     def _is_named(self) -> bool:
         """Whether the first row looks like column names.
 
-        Column names are distinct, and aren't numbers, except for numbers that count up, such as years. A name above numbers proves a
-        header. If no name is above numbers, two conditions must hold. No name occurs again in its own column. And below the first row, a
-        column without a name has either no empty cells, as in an index, or only empty cells.
+        Column names are distinct. Names that are numbers must count up, as years do. A name above numbers proves a header. If no name is
+        above numbers, two conditions must hold. No name may occur again in its own column. In a column without a name, the cells below must
+        be all filled, as in an index, or all empty.
         """
         if not self.rows or not self._names:
             return False
@@ -70,7 +69,7 @@ class CsvLayout:
 
     @property
     def short_header(self) -> list[str]:
-        """All column names if the line above the rows names every column except the first; otherwise an empty list.
+        """All column names, if the line above the rows is a header without a name for the first column. Otherwise an empty list.
 
         R's `write.table` writes such lines. The first column then contains the row names.
         """
@@ -98,7 +97,7 @@ class CsvLayout:
 
     @property
     def duplicate_name(self) -> str | None:
-        """The first name that two columns share, if such a duplicate prevents the first row from being a header."""
+        """The first name that two columns share, if the first row would otherwise be a header. None if there is no such name."""
         duplicates = [name for name in self._names if self._names.count(name) > 1]
         return duplicates[0] if self.first_is_foreign and duplicates else None
 
@@ -146,9 +145,9 @@ class CsvLayout:
 def layout_of(text: bytes) -> CsvLayout:
     """Returns the layout with the delimiter that splits at least 80 % of the first rows into the same number of cells.
 
-    If several delimiters qualify, delimiters that split all rows alike are preferred; among these, the delimiter that gives the most cells
-    is used. If no delimiter qualifies, the delimiter is a comma. A space qualifies only between numbers, and in tables written by R, where
-    text is quoted.
+    If several delimiters qualify, delimiters that give all rows the same number of cells are preferred. Among the preferred delimiters, the
+    one that gives the most cells is used. If no delimiter qualifies, the delimiter is a comma. The delimiter can be a space only if the
+    cells are numbers, or if R wrote the table and quoted its text.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     candidates = [_split(lines, delimiter) for delimiter in _DELIMITERS]
@@ -164,7 +163,7 @@ def layout_of(text: bytes) -> CsvLayout:
 
 
 def notes_on(layout: CsvLayout) -> Iterator[str]:
-    """Yields what the user should know about a layout."""
+    """Yields notes for the user about a layout."""
     if layout.short_header:
         yield f"the header has no name for the first column, which is called {layout.short_header[0]!r}"
     elif layout.lines_above:

@@ -1,4 +1,4 @@
-"""Decides whether a job must list a CSV file's columns because the types that the planner would infer don't fit all cells.
+"""Decides whether a job must list a CSV file's columns. This is necessary if the types that the planner would infer don't fit all cells.
 
 The planner treats a column as numeric if nearly all of its cells are numbers; the records with other cells become bad records. If `infer`
 finds a cell that isn't a number, it declares the column as text. `infer` also looks at more rows than the planner.

@@ -1,4 +1,5 @@
-"""Names the types of files that no source reads, and gives advice on them. `infer` shows this instead of a guess."""
+"""Names the types of files that no source reads, and gives advice on them. `infer` shows the name and the advice instead of guessing a
+source."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -58,7 +59,8 @@ _LIST_OF_OBJECTS: Final = re.compile(rb'"([A-Za-z_][A-Za-z0-9_]*)"\s*:\s*\[\s*\{
 
 
 def is_document(text: bytes) -> bool:
-    """Whether a JSON object contains a list of records and is therefore probably not a record itself. `text` may be only its beginning."""
+    """Whether a JSON object contains a list of records and is therefore probably not a record itself. `text` may be only the beginning of
+    the object."""
     return _LIST_OF_OBJECTS.search(text) is not None
 
 

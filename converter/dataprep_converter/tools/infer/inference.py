@@ -64,7 +64,7 @@ _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
 _WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow", "avro", "orc"})
 """Sources that support Hive partitions."""
 _TABLES: Final = frozenset({"csv", "jsonl", "parquet", "arrow", "avro", "orc"})
-"""In these sources, people chose the columns as features, so comments can point out likely mistakes in the columns."""
+"""Sources whose columns were chosen by people. So comments can point out likely mistakes in these columns."""
 _BY_ALL: Final = frozenset({"images", "idx", "mds"})
 """Sources that are inspected completely, because listing the files or reading their headers is enough."""
 
@@ -142,7 +142,7 @@ def _from_files(uri: str, access: Access) -> Draft:
 def _most_common_kind(files: Sequence[File], access: Access) -> tuple[str, list[File]]:
     """Returns the most common kind of source, and its files. The kind for each extension is detected from a few files.
 
-    If no source reads any of the files, raises BadSpec naming the first file's type.
+    If no source reads any of the files, raises BadSpec, which names the first file's type.
     """
     kinds: dict[str, str | None] = {}
     for ending, group in itertools.groupby(sorted(files, key=lambda file: extension(file.path)), key=lambda file: extension(file.path)):
@@ -226,7 +226,7 @@ def _add_contents(draft: Draft, chosen_files: Sequence[File], access: Access) ->
 
 @contextmanager
 def _naming(file: File, folder: Path) -> Iterator[None]:
-    """In errors about the partial copy in `folder`, replaces the copy's path with the URI of the file itself."""
+    """Makes errors name the file's URI instead of the path of its partial copy in `folder`."""
     copy = re.compile(rf"{re.escape(str(folder))}/(.*/)?{re.escape(without_suffix(file.path.rpartition('/')[2]))}")
     try:
         yield
@@ -271,7 +271,7 @@ def _count_by_subset(units: UnitTable) -> str:
 
 
 def _choose_columns(draft: Draft, schema: pa.Schema, columns: Sequence[str], default_label: str, records: pa.RecordBatch | None) -> None:
-    """Picks the label by name, or the last column if the columns have no names.
+    """Picks the label by its name. If the columns have no names, the last column is the label if its values look like classes.
 
     Lists the features if some columns can't be written, or if unnamed numeric columns should form one feature.
     """

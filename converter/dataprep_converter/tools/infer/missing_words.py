@@ -25,7 +25,7 @@ _LONGEST: Final = 64
 _AMONG_NUMBERS: Final = frozenset(
     (*(word.lower() for word in MISSING), "nan", "nil", "missing", "unknown", "-", "--", "?", ".", "*", "\\n")
 )
-"""Words, in lower case, that stand for a missing value in a numeric or boolean column."""
+"""Words, in lower case, that mean a missing value in a numeric or boolean column."""
 _AMONG_TEXTS: Final = frozenset(("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "\\N"))
 _SIGNS: Final = frozenset(("-", "--", "?"))
 _CODE: Final = re.compile(r"[A-Z]{2}")
@@ -33,11 +33,11 @@ _SHOWN_COLUMNS: Final = 20
 
 
 def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool) -> dict[str, list[str]]:
-    """Returns each column's words for missing values, for the columns that have any.
+    """Returns the words for missing values in each column that has such words.
 
-    For columns of text, the words can include the empty string, which stands for an empty cell. Other columns don't need the empty string,
-    because it can't be a value in them. `text` is the beginning of a file as UTF-8, and ends with a complete row. If `text` isn't CSV,
-    returns no words.
+    For columns of text, the words can include the empty string, which means an empty cell. In other columns, an empty cell always means a
+    missing value, so the empty string isn't needed. `text` is the beginning of a file as UTF-8, and ends with a complete row. If `text`
+    isn't CSV, returns no words.
     """
     dialect = Dialect(delimiter, '"')
     try:
@@ -67,11 +67,11 @@ def missing_words(text: bytes, *, delimiter: str, skip_lines: int, header: bool)
 
 
 def notes_on(words: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yields a note that names the columns with missing values and their words."""
+    """Yields a note that lists the columns with missing values, each with its words for them."""
     shown = [f"{name} ({' and '.join(map(_shown, each))})" for name, each in words.items()]
     if shown:
         more = f" and {len(shown) - _SHOWN_COLUMNS} more columns" if len(shown) > _SHOWN_COLUMNS else ""
-        more += ", which are the most that nullWordsOf takes, so look for words in the other columns" if len(shown) == MOST_COLUMNS else ""
+        more += " (nullWordsOf takes no more columns, so look for words in the other columns)" if len(shown) == MOST_COLUMNS else ""
         yield f"missing values: {', '.join(shown[:_SHOWN_COLUMNS])}{more}; remove words that are values from source.csv.nullWordsOf"
 
 

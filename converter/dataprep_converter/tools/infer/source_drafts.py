@@ -95,7 +95,7 @@ def head_of(file: File, access: Access, *, most: int = HEAD_BYTES) -> bytes:
 
 
 def add_encoding(draft: Draft, chosen_files: Sequence[File], access: Access) -> None:
-    """Sets the files' encoding unless it is UTF-8 or given by a byte order mark. Raises BadSpec if the files have different encodings."""
+    """Sets the files' encoding, except UTF-8 and encodings given by a byte order mark. Raises BadSpec if the files' encodings differ."""
     texts = [(file, text) for file in chosen_files[:HEADS] if (text := text_of(head_of(file, access))) is not None and not text.is_marked]
     # Files with only ASCII characters fit every encoding except UTF-16.
     telling = [(file, text) for file, text in texts if text.encoding != "Utf8" or text.sample]
@@ -134,7 +134,7 @@ def mds_of(uri: str, files: Sequence[File], access: Access) -> Draft | None:
     indexes = [file for file in files if file.path.rpartition("/")[2] == INDEX]
     for file in sorted(indexes, key=lambda index: index.path.count("/"))[:HEADS]:
         head = head_of(file, access)
-        # A long index extends beyond the head, but the head contains its first shard.
+        # The head may contain only the beginning of the index, which describes the first shard.
         if b'"shards"' in head and b'"mds"' in head:
             return Draft("mds", {"uris": [uri.removesuffix(f"/{INDEX}")]})
     return None
@@ -249,7 +249,7 @@ def _idx(uri: str, listing: Listing, access: Access) -> Draft:
 def _numpy(uri: str, listing: Listing, access: Access) -> Draft:
     """Drafts a source for NumPy files.
 
-    Several .npy files with the same number of entries become columns of the same records. Otherwise they hold different records.
+    Several .npy files with the same number of entries become columns of the same records. Otherwise, each file holds different records.
     """
     arrays = {
         file.path.rpartition("/")[2].removesuffix(".npy"): file.entry.uri for file in listing.chosen_files if file.path.endswith(".npy")

@@ -1,8 +1,7 @@
 """Recognises the encoding of a text file from its first bytes.
 
-A byte order mark settles the encoding. Without a mark, valid UTF-8 is taken as UTF-8, and text in which every second byte is zero as
-UTF-16. Any other text is guessed to be Windows-1252, as most such files are; this encoding includes Latin-1. The user must be told about
-the guess.
+A byte order mark determines the encoding. Without a mark, valid UTF-8 is read as UTF-8, and text in which every second byte is zero is read
+as UTF-16. Any other text is probably Windows-1252, which includes Latin-1. The user must be told that this encoding is a guess.
 """
 
 import re
@@ -64,7 +63,7 @@ def _encoding_of(head: bytes) -> Encoding | None:
 
 
 def _utf16_of(head: bytes) -> Encoding | None:
-    """Detects UTF-16 without a mark: in most text, most characters are ASCII, so nearly every second byte is zero."""
+    """Detects UTF-16 without a mark. Most text consists mainly of ASCII characters, so nearly every second byte of its UTF-16 is zero."""
     pairs = len(head) // 2
     even, odd = head[0::2].count(0), head[1::2].count(0)
     if odd > 0.7 * pairs and not even:

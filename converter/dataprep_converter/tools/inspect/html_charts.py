@@ -1,4 +1,4 @@
-"""Draws charts as inline SVG without scripts: bars, and histograms that share one axis for all splits. Tooltips are SVG titles. Pure."""
+"""Draws bars, and histograms that share one axis for all splits, as inline SVG without scripts. Tooltips are SVG titles."""
 
 import math
 from collections.abc import Mapping, Sequence

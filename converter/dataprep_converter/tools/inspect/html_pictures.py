@@ -53,7 +53,7 @@ class ContactSheet:
 
 
 def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> ContactSheet | None:
-    """Returns images from the first records in some files of the largest split, or None for a data set without images."""
+    """Returns images from the largest split, taken from the first records of some files. Returns None for a data set without images."""
     split = max(manifest.splits, key=lambda each: each.records, default=None)
     if split is None or any(feature.get("record") for feature in manifest.features):
         return None
@@ -83,7 +83,7 @@ def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> C
 
 
 def _files_to_read(files: Sequence[ManifestFile], numbers: Sequence[int]) -> Iterator[ManifestFile]:
-    """Yields a few of the files with these numbers, evenly spaced, until their total size would exceed a limit."""
+    """Selects a few evenly spaced files from those with these numbers. Yields them until their total size would exceed a limit."""
     step = max(1, len(numbers) // _FILES)
     size = 0
     for place, number in enumerate(numbers[::step][:_FILES]):

@@ -1,7 +1,7 @@
 """The HTML report of a finished data set: a single file without scripts that makes no network requests.
 
-Everything that comes from the data (names, classes, values) goes through `text`. As a second line of defence, the page's content security
-policy forbids scripts and requests.
+The function `text` escapes everything that comes from the data (names, classes, values). As a second line of defence, the page's content
+security policy forbids scripts and requests.
 """
 
 import json

@@ -171,7 +171,7 @@ def listing(uri: str, access: Access, *, stream: TextIO) -> None:
 
 
 def listing_document(uri: str, access: Access) -> list[dict[str, Any]]:  # Any: JSON
-    """Returns what `listing` shows, with null instead of each dash. `modified` is in UTC."""
+    """Returns the same data as `listing`, with null instead of each dash. `modified` is in UTC."""
     entries, _ = _entries(uri, access)
     return [
         {
@@ -254,7 +254,7 @@ def _histogram(manifest: Manifest, label: str, names: list[str], *, width: int) 
     for split in splits:
         table.add_column(split.name, justify="right", overflow="fold")
     table.add_column("all", no_wrap=True)
-    # The bars get the part of the line that the numbers and a class name of moderate length leave over.
+    # The bars fill the space that remains on the line beside the numbers and a class name of moderate length.
     numbers = sum(3 + max(len(split.name), len(f"{max(split.label_counts[label].values(), default=0):,}")) for split in splits)
     longest = max(_BAR_LEAST, min(_BAR, width - numbers - _CLASS_NAME))
     for name in classes[:50]:

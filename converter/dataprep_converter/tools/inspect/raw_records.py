@@ -1,7 +1,7 @@
 """For `inspect` and `head`, reads the first records of files written by any program, with one function for each file format.
 
-This module reads only the beginning of one file, and shows every value as it is. It is independent of the source readers, which plan all
-files of a source and refuse what a job can't convert.
+This module reads only the beginning of one file, and shows every value unchanged. It is independent of the source readers, which plan all
+files of a source and refuse data that a job can't convert.
 """
 
 import csv
@@ -128,7 +128,7 @@ def _values_of(batch: Any) -> list[dict[str, Any]]:
 
 
 def _value(scalar: Any) -> Any:
-    """Returns a value as Arrow does, except for times that Python can't represent: they become text.
+    """Converts a value as Arrow's `as_py()` does, but times that Python can't represent become text.
 
     A time in nanoseconds becomes ISO 8601 text, and a time outside Python's range of years becomes its number as text.
     """
@@ -146,7 +146,7 @@ def _value(scalar: Any) -> Any:
     except (OverflowError, ValueError) as exc:
         if pa.types.is_temporal(kind):
             return str(scalar.value) if isinstance(exc, OverflowError) else time_text(scalar.value, kind)
-        return str(kind)  # for a type such as a dictionary of times
+        return str(kind)  # the name of the type, for example for a dictionary of times
 
 
 @contextmanager
@@ -345,7 +345,7 @@ def _mds_value(content: bytes, encoding: str) -> Any:
 def _is_mds(path: str, head: bytes) -> bool:
     """Whether the file begins like an MDS shard: with a count and offsets.
 
-    The first offset must point past the offsets and the column description after them.
+    The first offset must point past the list of offsets and past the column description, which follows the list.
     """
     count, first = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
     begin = 4 * (count + 2)

@@ -84,7 +84,7 @@ def _table(
 
 
 def _numbers(feature: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Returns the statistics to show: those of the values or, for byte strings, those of the strings' lengths."""
+    """Returns the statistics to show: the statistics of the values or, for byte strings, of their lengths."""
     if "histogram" in feature:
         return "values", feature
     return ("bytes", feature["lengths"]) if "lengths" in feature else ("", {})

@@ -16,7 +16,7 @@ from dataprep_operator.objects.pods import Pod
 
 
 class Activity(NamedTuple):
-    """What pods are doing, in the words of the status."""
+    """What pods are doing, as shown in the status."""
 
     phase: Phase
     reason: Reason
@@ -50,7 +50,7 @@ def of_plan_pod(status: DataPrepJobStatus, observed: Observed, child: Child | No
 
 
 def _may_have_reported(status: DataPrepJobStatus, pods: Sequence[Pod]) -> bool:
-    """Return whether one of the pods may have sent the reports in the status, because it was scheduled before they arrived."""
+    """Return whether one of the pods is old enough to have sent the reports in the status."""
     reported_at = times.parse(status.progress.updated_at) if status.progress is not None else None
     return reported_at is not None and any(pod.scheduled_at is not None and pod.scheduled_at <= reported_at for pod in pods)
 

@@ -30,7 +30,7 @@ class Context:
 
 
 def with_activity(context: Context, status: DataPrepJobStatus, doing: Activity) -> DataPrepJobStatus:
-    """Return the status of a job whose pods do what `doing` describes."""
+    """Return the status of a job with the activity `doing`."""
     return with_phase(context, status, doing.phase, "True", doing.reason, doing.message)
 
 

@@ -295,7 +295,7 @@ def _with_quota_condition(context: Context, status: DataPrepJobStatus, child: Ch
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
     """Return the status that starts another attempt with more memory, or None.
 
-    Returns None unless the step ran out of memory and can get more.
+    Returns None if the step didn't run out of memory, or if its memory can't be raised.
     """
     if not isinstance(judgement, Failed) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None
@@ -317,7 +317,7 @@ def _with_duration(
 ) -> Timings:
     """Return the timings with a step's duration. If the step's Job has no end time, `ended_at` is used instead.
 
-    With `add`, the duration is added to that of the earlier steps with the same field.
+    With `add`, the duration is added to the field's current value.
     """
     timings = status.timings or Timings()
     seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None

@@ -13,7 +13,7 @@ from dataprep_operator.objects.child_jobs import Child
 
 
 def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CPU", "GPU"]:
-    """Return what the convert step runs on: the CPU if this attempt has fallen back to the CPU, or else the spec's choice."""
+    """Return whether the convert step runs on CPUs or GPUs. If this attempt has fallen back to the CPU, the spec's choice is ignored."""
     if spec.workers.accelerator.policy == "None" or (status.effective is not None and status.effective.accelerator == "CPU"):
         return "CPU"
     return "GPU"

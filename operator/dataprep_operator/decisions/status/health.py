@@ -1,7 +1,8 @@
-"""Summarizes a job's status for tools that know no other details: the conditions `Ready` and `Stalled`, and `waitingSince`.
+"""Summarizes a job's status for tools that read no other details. The summary consists of the conditions `Ready` and `Stalled`, and of
+`waitingSince`.
 
-kstatus, which Flux and other tools use, reads `Ready`, `Stalled` and `observedGeneration`: a job with `Ready` True is done, one with
-`Stalled` True has failed, and any other job is in progress. The rules are those of
+kstatus, which Flux and other tools use, reads `Ready`, `Stalled` and `observedGeneration`. A job is done if `Ready` is True, and has failed
+if `Stalled` is True. Otherwise it is in progress. For the rules, see
 https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md. All functions are pure.
 """
 
@@ -20,7 +21,7 @@ def with_health(observed: Observed, status: DataPrepJobStatus, *, now: datetime)
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     if running is None:
         return status
-    # A job that finished under an earlier release gets these conditions only now, but has been in this state since it finished.
+    # An earlier release didn't set these conditions when a job finished. Their transition time is therefore the job's completion time.
     since = times.parse(status.completion_time) or now
     replace = partial(conditions.replace, reason=running.reason, message=running.message, now=since, generation=observed.generation)
     health = replace(status.conditions, ConditionType.READY, "True" if status.phase == "Succeeded" else "False")

@@ -19,8 +19,8 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.settings import PodDefaults
 
 _RETRY_FROM_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
-# After a failure with one of these reasons, a retry starts with the plan step, because the output folder must be claimed again and only the
-# plan step claims it.
+# After a failure with one of these reasons, a retry starts with the plan step. The output folder must be claimed again, and only the plan
+# step claims it.
 _RETRY_FROM_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 
@@ -84,9 +84,10 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status `after`, in which each part that differs from `before` only in its time keeps the earlier time.
+    """Return the status `after`, with the times from `before` where nothing has changed.
 
-    Therefore the new status of an unchanged job equals its old status.
+    A condition keeps its time if its status is unchanged. The progress keeps its time if nothing else in it has changed. Therefore the new
+    status of an unchanged job equals its old status.
     """
     old_times = {(condition.type, condition.status): condition.last_transition_time for condition in before.conditions}
     new_conditions = [

@@ -29,7 +29,7 @@ def fail(context: Context, status: DataPrepJobStatus, reason: Reason, message: s
 
 
 def succeed(context: Context, status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:
-    """Return the status of a job whose data set is complete, or of a failed job if the commit's result can't be right."""
+    """Return the status of a job whose data set is complete. If the commit's result can't be right, return the status of a failed job."""
     fault = results.commit_fault(result, run_id=status.run_id)
     if fault:
         return fail(context, status, Reason.VERIFICATION_FAILED, fault)

@@ -78,7 +78,7 @@ def sharing(status: DataPrepJobStatus, child: Child | None, *, tasks: int, now: 
 
 
 def _finished_before(status: DataPrepJobStatus) -> int:
-    """Return the number of finished parts or slices in the summary of the scan or shuffle step."""
+    """Return the number of finished parts or slices, parsed from the summary of the scan or shuffle step."""
     done = status.progress.summary.partition("/")[0] if status.progress is not None else ""
     return int(done) if done.isascii() and done.isdecimal() else 0
 

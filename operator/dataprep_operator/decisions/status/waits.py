@@ -15,7 +15,7 @@ from dataprep_operator.objects.pods import Blockage
 def blockage_by_others(context: Context) -> Blockage | None:
     """Return the blockage if other objects keep the job from starting or working."""
     # Check the dependencies before the output, because a dependency often has the same output. While this job waits for its dependencies,
-    # it writes nothing, so the shared output is no conflict.
+    # it writes nothing, so sharing the output causes no conflict.
     return (
         _profile_blockage(context)
         or _dependency_blockage(context.observed.dependencies)
@@ -59,7 +59,7 @@ def _rival_blockage(context: Context) -> Blockage | None:
     if rival is None:
         return None
     who = context.observed.describe(rival, how="unfinished")
-    return Blockage(Reason.OUTPUT_IN_USE, f"Waiting for {who}, which writes to the same place, {context.spec.output.uri}.")
+    return Blockage(Reason.OUTPUT_IN_USE, f"Waiting for {who}, which writes to the same output, {context.spec.output.uri}.")
 
 
 def report_blockage(context: Context, status: DataPrepJobStatus, blockage: Blockage) -> DataPrepJobStatus:
@@ -71,7 +71,10 @@ def report_blockage(context: Context, status: DataPrepJobStatus, blockage: Block
     limit = blocked_deadline.seconds(message, context.spec, status, since=since) if blockage.fatal else None
     if limit is not None and waited_seconds >= limit:
         return fail(
-            context, status, blockage.reason, message if limit == blocked_deadline.LEAST_SECONDS else f"{message} Waited for {limit:.0f} s."
+            context,
+            status,
+            blockage.reason,
+            message if limit == blocked_deadline.LEAST_SECONDS else f"{message} The job waited for {limit:.0f} s.",
         )
     limit = context.spec.start_deadline_seconds
     if limit is not None and not blockage.fatal and waited_seconds >= limit:

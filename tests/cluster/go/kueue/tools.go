@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools names the programs that the test cluster builds from this module: kueue, whose queues hold Jobs back.
+// Package tools names the programs that the test cluster builds from this module: Kueue, which holds Jobs back in queues.
 package tools
 
 import (

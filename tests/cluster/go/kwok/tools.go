@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools names the programs that the test cluster builds from this module: kwok, which plays nodes and pods.
+// Package tools names the programs that the test cluster builds from this module: kwok, which simulates nodes and pods.
 package tools
 
 import (

@@ -17,7 +17,7 @@ SERVICE = "probe.kubecluster-smoke.svc.cluster.local"
 
 
 def get(url: str) -> str:
-    """Fetch a URL. If it is the API server's, authenticate as this pod's service account."""
+    """Fetch a URL. Requests to the API server are authenticated as this pod's service account."""
     request = urllib.request.Request(url)  # noqa: S310 -- only http and https URLs
     context = None
     if url.startswith("https:"):
@@ -41,13 +41,13 @@ def api() -> str:
 
 
 def issuer() -> str:
-    """The keys that verify tokens, readable by every service account."""
+    """Fetch the keys that verify tokens. Every service account may read these keys."""
     keys = json.loads(get("https://kubernetes.default.svc/openid/v1/jwks"))["keys"]
     return f"{len(keys)} key"
 
 
 def own_service() -> str:
-    """Reach a pod of this job, on any node, by the name of a service with a cluster IP."""
+    """Reach a pod of this job by the name of a service with a cluster IP. The pod can be on any node."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -64,7 +64,7 @@ def host_server() -> str:
 
 
 def token() -> str:
-    """The projected token with our own audience."""
+    """Read the projected token, whose audience is our own."""
     payload = Path("/var/run/smoke/token").read_text().split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     if claims["aud"] != [os.environ["AUDIENCE"]]:

@@ -1,7 +1,8 @@
 """The fake's process: `python -m storeservers.gcs.service --host 127.0.0.1 --port 8080 --dir data`.
 
-Its folder holds `tokens.json` (the rights of each token), `public.pem` (the key of the service account for which it issues tokens), and
-`buckets/` and `parts/` with one file for each object or part. The metadata of objects is in memory, so it is lost when the fake ends.
+In its folder, `tokens.json` contains the rights of each token, and `public.pem` is the key of the service account for which the fake issues
+tokens. `buckets/` and `parts/` contain one file for each object or part. The metadata of objects is in memory, so it is lost when the fake
+ends.
 """
 
 from __future__ import annotations

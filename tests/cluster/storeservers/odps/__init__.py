@@ -1,5 +1,5 @@
-"""A fake of MaxCompute. It implements the protocols of tables and of the tunnel, with signatures and access rights, on a thread of the test
-process.
+"""A fake of MaxCompute, which runs on a thread of the test process. It implements the protocols of tables and of the tunnel, with
+signatures and access rights.
 
 It supports what pyodps needs to read and write tables, and has never been compared with the real service.
 

@@ -36,7 +36,7 @@ class FakeMaxCompute:
 
     @property
     def endpoint(self) -> str:
-        """The service's endpoint for clients; the service tells them the tunnel's endpoint."""
+        """The service's endpoint. Clients ask the service for the tunnel's endpoint."""
         return f"http://{self._server.address}{SERVICE}"
 
     @property
@@ -69,7 +69,7 @@ class FakeMaxCompute:
         del self._warehouse.tables[project, name]
 
     def rows(self, name: str, *, partition: str = "", project: str = "p") -> pa.Table:
-        """The rows as a reader sees them."""
+        """Return the rows as a reader sees them."""
         part = self._warehouse.tables[project, name].parts[partition]
         return part.rows.at(0, part.rows.count)
 

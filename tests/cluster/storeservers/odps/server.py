@@ -199,7 +199,7 @@ def _downloading(server: OdpsServer, table: Table, method: str, query: dict[str,
 
 
 def _cut(pieces: Iterator[bytes], controls: Controls) -> Iterator[bytes]:
-    """Yield the chunks. If a test wants the stream to end early, they are truncated."""
+    """Yield the chunks. If a test wants the stream to end early, truncate the stream."""
     if not controls.cut_after:
         yield from pieces
         return

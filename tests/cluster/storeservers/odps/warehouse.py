@@ -13,7 +13,7 @@ import pyarrow as pa
 from storeservers.odps.errors import OdpsError, no_such_partition, no_such_table, session_ended, table_modified
 
 _BATCH_ROWS = 4_999
-"""No other size in use is a multiple of this number, so clients have to split batches."""
+"""A number that divides none of the other sizes in use, so clients have to split batches."""
 _arrow: Any = pa  # the stubs lack some functions
 
 
@@ -50,12 +50,12 @@ class Table:
     keys: list[str]
     """Partition columns, which are strings."""
     parts: dict[str, Part] = field(default_factory=dict)
-    """Parts by partition specification, such as `pt=1,region=cn`; the key is empty for a table without partitions."""
+    """Maps partition specifications, such as `pt=1,region=cn`, to partitions. The key is empty for a table without partitions."""
 
 
 @dataclass
 class Download:
-    """A snapshot of a part."""
+    """A download session: a snapshot of a partition, or of a table without partitions."""
 
     part: Part
     rows: Rows
@@ -65,7 +65,7 @@ class Download:
 
 @dataclass
 class Upload:
-    """Blocks that are being uploaded to a part."""
+    """An upload session: blocks that are being uploaded to a partition, or to a table without partitions."""
 
     table: Table
     spec: str

@@ -1,4 +1,4 @@
-"""The operations: each takes a signed and authorised request and returns its response.
+"""The operations. Each operation takes a signed and authorised request, and returns the response.
 
 Sockets, faults and logs are handled in `server`.
 """

@@ -248,7 +248,7 @@ class Shelf:
         asked: Sequence[tuple[int, str]] | None,
         overwrite: bool,
     ) -> StoredObject:
-        """Create an object from the requested parts, given by number and ETag, or from all existing parts."""
+        """Create an object from the `asked` parts, given by number and ETag. None stands for all existing parts."""
         with self._lock:
             upload = self.upload(bucket, key, upload_id)
             parts = [upload.parts[number] for number in sorted(upload.parts)] if asked is None else _asked(upload, asked)

@@ -145,7 +145,7 @@ def _check_token(request: SignedRequest, *, key: AccessKey, now: dt.datetime) ->
     if key.expires_at is not None and key.expires_at <= now.timestamp():
         raise OssError(403, "SecurityTokenExpired", "The security token you provided has expired.", ec="0002-00000901")
     if key.security_token is not None and given is None:
-        # Without a token, OSS looks for the temporary key among the permanent keys.
+        # If the request has no token, OSS looks for the key among the permanent keys only.
         raise _unknown_key(key.access_key)
     if given != key.security_token:
         raise OssError(403, "InvalidSecurityToken", "The security token you provided is invalid.", ec="0002-00000912")

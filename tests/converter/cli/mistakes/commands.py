@@ -20,7 +20,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "run of a URI",
         command=["run", "s3://x/y"],
-        said="can't read s3://x/y: No such file or directory; a job is a local file, so run dataprep infer for data at a URI",
+        said="can't read s3://x/y: No such file or directory; a job must be a local file (dataprep infer s3://x/y proposes a job for data)",
     ),
     Mistake("infer of a missing file", command=["infer", "nothing.csv"], code=5, said="nothing.csv names no file."),
     Mistake(

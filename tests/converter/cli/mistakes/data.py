@@ -70,7 +70,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
         job=CSV + "  output: {uri: b}\n",
         files={"a.csv": NUMBERS, "b": "x"},
         code=5,
-        said="b/_dataprep is in the way: Not a directory.",
+        said="A part of the path b/_dataprep is a file, but must be a folder: Not a directory.",
     ),
     Mistake(
         "abfs:// without an account",
@@ -139,7 +139,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "$HOME",
         job=CSV + "  output: {uri: $HOME/out}\n",
-        said="$HOME/out: only a shell replaces $HOME; write the path, or ${NAME} and --set params.NAME=$HOME.",
+        said="$HOME/out: only a shell replaces $HOME; write the path itself, or write ${NAME} and pass --set params.NAME=$HOME.",
     ),
     Mistake(
         "a relative path from elsewhere",

@@ -13,7 +13,7 @@ IRIS: Final = "width,height,species\n" + "".join(f"{number}.5,{number},{'abc'[nu
 
 @dataclass(frozen=True)
 class Mistake:
-    """What a user does wrong, and what the command says about it."""
+    """A user's mistake, and the command's message about it."""
 
     name: str
     job: str = ""

@@ -19,12 +19,12 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "tabs below a key",
         job=HEAD + "  source:\n\tcsv:\n\t\turis: [a.csv]\n" + OUT,
-        said="job.yaml:6:1: not YAML: a tab; indent with spaces",
+        said="job.yaml:6:1: not YAML: the line contains a tab; indent it with spaces",
     ),
     Mistake(
         "a tab before a key",
         job=HEAD + "\tsource: {csv: {uris: [a.csv]}}\n" + OUT,
-        said="job.yaml:5:1: not YAML: a tab; indent with spaces",
+        said="job.yaml:5:1: not YAML: the line contains a tab; indent it with spaces",
     ),
     Mistake(
         "an indentation that fits nowhere",
@@ -39,7 +39,7 @@ MISTAKES: Final[Sequence[Mistake]] = (
     Mistake(
         "a colon in a text",
         job=CSV + "  output:\n    uri: a: b\n",
-        said="job.yaml:7:11: not YAML: a second colon; put text that contains a colon and a space in quotes, or check the indentation",
+        said="job.yaml:7:11: not YAML: the line contains a second colon; put text that contains a colon and a space in quotes, or check the indentation",
     ),
     Mistake(
         "a text with a percent sign",
