@@ -88,8 +88,8 @@ def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
     yield planned(source)
     with pytest.MonkeyPatch.context() as wide:
         wide.setattr(out_of_core, "_SORTED_AT_ONCE", 1 << 50)
-        wide.setattr(out_of_core, "_LEAST_RANGE", 1)
-        wide.setattr(out_of_core, "_MOST_OF_A_RANGE", 100)
+        wide.setattr(out_of_core, "_LEAST_SORTED_BYTES", 1)
+        wide.setattr(out_of_core, "_MOST_SORTED_BYTES", 100)
         yield planned(source)
     patch.setattr(joined_tables, "_MOST", 8 << 30)
     yield planned(source)

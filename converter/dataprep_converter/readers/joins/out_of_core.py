@@ -41,8 +41,8 @@ _LEAST: Final = 96 << 20
 _EACH_THREAD: Final = 96 << 20
 _SORTED_AT_ONCE: Final = 122_880
 """The number of rows that each thread holds while DuckDB merges sorted rows, whatever their size is."""
-_LEAST_RANGE: Final = 1 << 20
-_MOST_OF_A_RANGE: Final = 64 << 20
+_LEAST_SORTED_BYTES: Final = 1 << 20
+_MOST_SORTED_BYTES: Final = 64 << 20
 
 
 def require() -> None:
@@ -156,13 +156,13 @@ class OutOfCore:
         columns = ", ".join(f"t.c{place}" for place in range(len(table.others)))
         query = f"SELECT m.n, {columns} FROM t{number} AS t JOIN matched AS m ON t.row = m.row{number}"
         reader = self._database.cursor().sql(query).to_arrow_reader(_BATCH_RECORDS)
-        range_bytes = max(_LEAST_RANGE, min(_MOST_OF_A_RANGE, self._memory // (8 * len(self._tables))))
-        rows = NumberedRows(self._folder, reader.schema, records, row_bytes=self._row_bytes(number), range_bytes=range_bytes)
+        most_bytes = max(_LEAST_SORTED_BYTES, min(_MOST_SORTED_BYTES, self._memory // (8 * len(self._tables))))
+        rows = NumberedRows(self._folder, reader.schema, range(records), most_bytes=most_bytes)
         self._sorted.append(rows)
         for batch in reader:
             rows.add(batch)
         self._database.execute(f"DROP TABLE t{number}")
-        return RowStream(pa.schema(list(reader.schema)[1:]), rows.sorted_rows())
+        return RowStream(pa.schema(list(reader.schema)[1:]), _batches(rows.sorted_rows()))
 
     def _number(self) -> None:
         """Makes the table `matched`, once."""
@@ -198,10 +198,10 @@ class OutOfCore:
         self._database.unregister("incoming")
 
 
-def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     while True:
         with _translate_errors():
-            batch = next(reader, None)
+            batch = next(batches, None)
         if batch is None:
             return
         yield batch
