@@ -14,6 +14,7 @@ from tests.builders.in_memory import MEMORY, PREFIX, folder_of_this_process, has
 
 __all__ = ["tmp_path"]
 
+_ROOT = Path(__file__).resolve().parent.parent
 _SECONDS = 60.0
 _KILLED = """
 import os, signal, sys
@@ -44,6 +45,11 @@ def test_that_passes(tmp_path: Path) -> None:
 """
 
 
+def _environment() -> dict[str, str]:
+    """The environment of a child that imports from `tests`, wherever it runs, and even with PYTHONSAFEPATH."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path])}
+
+
 @pytest.fixture
 def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_memory, "_available_bytes", lambda: 1 << 40)
@@ -72,7 +78,8 @@ def test_a_folder_is_gone_after_its_block(tmp_path: Path) -> None:
 
 
 def test_nothing_stays_of_a_process_that_is_killed(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _KILLED, tmp_path], capture_output=True, text=True, check=False)
+    command: list[str | Path] = [sys.executable, "-c", _KILLED, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder = Path(done.stdout.strip())
     assert folder.parent == tmp_path
@@ -102,8 +109,7 @@ def test_only_the_files_of_a_failed_test_are_kept_and_not_in_memory(tmp_path: Pa
     (tmp_path / "test_both.py").write_text(_TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\ntmp_path_retention_policy = failed\n")
     command: list[str | Path] = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", tmp_path / "kept", tmp_path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=_environment())
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert [each.name for each in (tmp_path / "kept").rglob("of the *")] == ["of the failed test"]
     before, after = re.findall(r"^(\S+) is now (\S+)$", done.stdout, re.MULTILINE)[0]
