@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.builders import in_memory
-from tests.builders.in_memory import MEMORY, PREFIX, folder_of_this_process, has_room, tmp_path
+from tests.builders.in_memory import MEMORY, PREFIX, folder_of_this_process, has_room, may_be_used, tmp_path
 
 __all__ = ["tmp_path"]
 
@@ -29,8 +29,10 @@ with folder_of_this_process(Path(sys.argv[1])) as folder:
 """
 _CONFTEST = """
 import pytest
+from tests.builders import in_memory
 from tests.builders.in_memory import memory_folder, report_with_place, tmp_path
 
+in_memory.may_be_used = lambda: True
 pytest_runtest_makereport = pytest.hookimpl(wrapper=True)(lambda item: (yield from report_with_place(item)))
 """
 _TESTS = """
@@ -53,6 +55,17 @@ def _environment() -> dict[str, str]:
 @pytest.fixture
 def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_memory, "_available_bytes", lambda: 1 << 40)
+
+
+@pytest.fixture
+def usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before `tmp_path`, so that a test's folder is in memory even if there is too little memory since the tests began."""
+    monkeypatch.setattr(in_memory, "may_be_used", lambda: True)
+
+
+@pytest.fixture
+def unusable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_memory, "may_be_used", lambda: False)
 
 
 @pytest.mark.usefixtures("roomy")
@@ -89,12 +102,29 @@ def test_nothing_stays_of_a_process_that_is_killed(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.skipif(not has_room(), reason="there is too little memory")
+@pytest.mark.parametrize(("room", "least", "used"), [(True, 8, True), (True, 9, False), (False, 8, False)])
+def test_memory_is_used_if_there_is_room_and_the_process_may_use_enough(
+    room: bool, least: int, used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_memory, "has_room", lambda: room)
+    monkeypatch.setattr(in_memory, "memory_bytes", lambda: 8)
+    monkeypatch.setattr(in_memory, "LEAST_MEMORY", least)
+    assert may_be_used() == used
+
+
+@pytest.mark.usefixtures("usable")
 def test_a_test_has_its_folder_in_memory(tmp_path: Path, memory_folder: Path | None) -> None:
     if memory_folder is None:
-        pytest.skip("this process may use too little memory")
+        pytest.skip("there was too little memory when the tests began")
     assert tmp_path.parent == memory_folder
     assert memory_folder.parent == MEMORY
+
+
+@pytest.mark.usefixtures("unusable")
+def test_a_test_has_its_folder_on_the_disk_once_there_is_too_little_memory(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert tmp_path.parent == tmp_path_factory.getbasetemp()
 
 
 @pytest.mark.disk
@@ -103,8 +133,9 @@ def test_a_test_with_the_marker_has_its_folder_on_the_disk(tmp_path: Path, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_room(), reason="there is too little memory")
 def test_only_the_files_of_a_failed_test_are_kept_and_not_in_memory(tmp_path: Path) -> None:
+    if not may_be_used():
+        pytest.skip("there is too little memory")
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     (tmp_path / "test_both.py").write_text(_TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\ntmp_path_retention_policy = failed\n")
@@ -112,6 +143,7 @@ def test_only_the_files_of_a_failed_test_are_kept_and_not_in_memory(tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=_environment())
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert [each.name for each in (tmp_path / "kept").rglob("of the *")] == ["of the failed test"]
-    before, after = re.findall(r"^(\S+) is now (\S+)$", done.stdout, re.MULTILINE)[0]
+    [(before, after)] = re.findall(r"files as possible are copied from (\S+) to (\S+)$", done.stdout, re.MULTILINE)
+    assert Path(before).is_relative_to(MEMORY)
     assert not Path(before).exists()
     assert (Path(after) / "of the failed test").exists()

@@ -45,6 +45,11 @@ def _available_bytes() -> int:
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith(_AVAILABLE)), 0)
 
 
+def may_be_used() -> bool:
+    """Return whether a test's folder may be in memory now. The answer can change while tests run."""
+    return has_room() and memory_bytes() >= LEAST_MEMORY
+
+
 @contextmanager
 def folder_of_this_process(memory: Path = MEMORY) -> Iterator[Path]:
     """Yield a new folder. It's removed at the end of the block, or when this process and its forks have ended, even if they are killed.
@@ -68,7 +73,7 @@ def folder_of_this_process(memory: Path = MEMORY) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def memory_folder() -> Iterator[Path | None]:
     """This process's folder in memory, or None if there is too little memory."""
-    if not has_room() or memory_bytes() < LEAST_MEMORY:
+    if not may_be_used():
         yield None
         return
     with folder_of_this_process() as folder:
@@ -77,9 +82,9 @@ def memory_folder() -> Iterator[Path | None]:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, memory_folder: Path | None) -> Iterator[Path]:
-    """A temporary folder, in memory if possible. If the test fails, the folder's files are moved to pytest's temporary folder."""
+    """A temporary folder, in memory if possible. If the test fails, its files are copied to pytest's temporary folder."""
     node: pytest.Item = request.node
-    if memory_folder is None or node.get_closest_marker("disk") or not has_room():
+    if memory_folder is None or node.get_closest_marker("disk") or not may_be_used():
         yield tmp_path
         return
     folder = Path(tempfile.mkdtemp(dir=memory_folder, prefix=f"{tmp_path.name}-"))
@@ -92,10 +97,12 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, memory_folder: Path
 
 
 def report_with_place(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Implement the hook `pytest_runtest_makereport`: add to a failed test's report where the test's files are."""
+    """Implement the hook `pytest_runtest_makereport`: add to a failed test's report where the test's files will be."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
         if (folders := item.stash.get(_FOLDERS, None)) is not None and report.when != "teardown":
-            report.sections.append(("Temporary files", f"{folders[0]} is now {folders[1]}"))
+            report.sections.append(
+                ("Temporary files", f"After this test, as many files as possible are copied from {folders[0]} to {folders[1]}")
+            )
     return report
