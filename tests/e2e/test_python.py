@@ -13,7 +13,7 @@ from tests.e2e.program_pods import program_pod
 from tests.e2e.slow_jobs import held_writes
 
 import dataprep_io as dp
-from workbench.jobs import EACH_STEP, Namespace
+from workbench.jobs import EACH_STEP, PATIENCE_SECONDS, Namespace
 from workbench.stores import BUCKET, Stores
 from workbench.users import EDIT, ONLY_JOBS, make_account, make_user
 
@@ -149,18 +149,21 @@ def test_a_user_without_rights_reads_which_one_is_missing(namespace: Namespace, 
         dp.Job.attach("rows", kubeconfig=kubeconfig)
 
 
+SAYS = "The program says: "
+"""The beginning of the program's line in the log, in which libraries may have written warnings."""
 PROGRAM = """
 import json
 import sys
 import dataprep_io as dp
-job = dp.Job("rows", **json.loads(sys.argv[1])).submit()
-print(job.namespace)
+spec, seconds, says = sys.argv[1:]
+job = dp.Job("rows", **json.loads(spec)).submit()
+refused = ""
 try:
     job.events
 except dp.ClusterError as exc:
-    print(exc)
-result = job.wait(timeout=100, poll=0.5)
-print(json.dumps([result.records, result.splits, result.uri]))
+    refused = str(exc)
+result = job.wait(timeout=float(seconds), poll=0.5)
+print(says + json.dumps([job.namespace, refused, [result.records, result.splits, result.uri]]))
 job.delete()
 """
 
@@ -170,17 +173,21 @@ def test_a_program_in_a_pod_submits_a_job(namespace: Namespace, stores: Stores) 
     stores.s3.write(BUCKET, f"{namespace.name}.csv", TEXT)
     make_account(namespace, "notebook", role=ONLY_JOBS)
     spec = json.dumps(a_spec(stores, namespace.name))
-    namespace.apply(program_pod(namespace, stores, "program", "-c", PROGRAM, spec, account="notebook"))
-    deadline = time.monotonic() + 120
+    words = ("-c", PROGRAM, spec, str(PATIENCE_SECONDS), SAYS)
+    namespace.apply(program_pod(namespace, stores, "program", *words, account="notebook"))
+    # The pod has to start too, and a program that has lost its patience says why.
+    deadline = time.monotonic() + 2 * PATIENCE_SECONDS
     while (pod := namespace.get("pods", "program"))["status"]["phase"] not in ("Succeeded", "Failed"):
         assert time.monotonic() < deadline, pod["status"]
         time.sleep(0.3)
-    said = namespace.kubectl("logs", "program")
-    assert pod["status"]["phase"] == "Succeeded", said
-    submitted, refused, result = said.splitlines()
+    log = namespace.kubectl("logs", "program")
+    assert pod["status"]["phase"] == "Succeeded", log
+    said = [line.removeprefix(SAYS) for line in log.splitlines() if line.startswith(SAYS)]
+    assert len(said) == 1, log
+    submitted, refused, result = json.loads(said[0])
     assert submitted == namespace.name
     assert f'User "system:serviceaccount:{namespace.name}:notebook" cannot list resource "events"' in refused
-    assert json.loads(result) == [ROWS, {"train": 150, "test": 50}, f"s3://{BUCKET}/{namespace.name}"]
+    assert result == [ROWS, {"train": 150, "test": 50}, f"s3://{BUCKET}/{namespace.name}"]
     # The program has deleted its job.
     with pytest.raises(NotFoundException):
         namespace.job("rows")
