@@ -81,8 +81,9 @@ def pods_by_index(namespace: Namespace) -> dict[int, Document]:
 
 
 def kill(namespace: Namespace, *indexes: int) -> None:
-    """Kills all processes of these pods with SIGKILL."""
+    """Kills all processes of these pods with SIGKILL. Fails if one of the pods doesn't run, for example because it has finished."""
     pods = pods_by_index(namespace)
+    assert pods.keys() >= set(indexes), f"of the pods {indexes}, only {sorted(pods)} run, so none is killed\n{namespace.story(NAME)}"
     hit = [kill_processes_of(pods[index]) for index in indexes]
     assert all(hit), f"of the pods {indexes}, only some had processes: {hit}"
 
@@ -94,11 +95,14 @@ def until_held(namespace: Namespace, stores: Stores, *, since: int = 0) -> int:
 
 
 def until(true: Callable[[], object], namespace: Namespace, *, what: str, seconds: float = SECONDS) -> None:
-    """Polls until the function returns something true. Fails if the job fails first."""
+    """Polls until the function returns something true. Fails if the job ends first."""
     deadline = time.monotonic() + seconds
-    while not true():
-        failed = namespace.status(NAME).get("phase") == "Failed"
-        assert not failed, f"failed instead of: {what}\n{namespace.story(NAME)}"
+    while True:
+        # The phase is read first, because what the function looks for can appear just before the job ends.
+        phase = namespace.status(NAME).get("phase")
+        if true():
+            return
+        assert phase not in ("Succeeded", "Failed"), f"the job is {phase} before: {what}\n{namespace.story(NAME)}"
         assert time.monotonic() < deadline, f"timed out after {seconds} s waiting for: {what}\n{namespace.story(NAME)}\n{_logs(namespace)}"
         time.sleep(0.5)
 
