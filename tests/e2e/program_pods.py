@@ -12,6 +12,8 @@ from workbench.stores import Stores, mount
 OURS: Final = ("dataprep_io", "dataprep_frames")
 CLIENT: Final = ("kubernetes", "aiohttp_retry", "dateutil", "durationpy", "websocket", "oauthlib", "requests_oauthlib")
 """The Kubernetes client, and those of its libraries that the converter's image lacks. They contain only Python code."""
+UNFINISHED: Final = "*.pyc.*"
+"""Byte code that another process is still writing. Python renames the file once it's complete, so a copy might not find it."""
 
 
 def program_pod(namespace: Namespace, stores: Stores, name: str, *words: str, account: str) -> Document:
@@ -50,6 +52,6 @@ def program_pod(namespace: Namespace, stores: Stores, name: str, *words: str, ac
 
 def _copy(package: Path, folder: Path) -> None:
     """Copies a package and its byte code, which stays valid because the times of the files stay the same. Others may read the copy."""
-    shutil.copytree(package, folder / package.name)
+    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns(UNFINISHED))
     for path in (folder, folder / package.name, *(folder / package.name).rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
