@@ -144,10 +144,8 @@ class OutOfCore:
         """Whether DuckDB can't sort the rows of a table within its memory, while it also sorts those of all others."""
         if self._tables[number].order_by is not None or not self._tables[number].others.names:
             return False
-        return self._row_bytes(number) * _SORTED_AT_ONCE * _threads(self._memory) * len(self._tables) > self._memory // 2
-
-    def _row_bytes(self, number: int) -> int:
-        return self._bytes[number] // max(1, self._rows[number])
+        row_bytes = self._bytes[number] // max(1, self._rows[number])
+        return row_bytes * _SORTED_AT_ONCE * _threads(self._memory) * len(self._tables) > self._memory // 2
 
     def _wide_rows(self, number: int, table: Columns) -> RowStream:
         """The rows of a table whose keys exist in all tables, sorted by key. They are in a file, so DuckDB is ready for the next table."""

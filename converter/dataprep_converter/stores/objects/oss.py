@@ -118,11 +118,11 @@ class OssStore:
         return OssUpload(self, self._client, uri, self._threads, size_hint=size_hint)
 
     def stage_copy(self, source: Entry, uri: str) -> Upload | None:
+        if not source.size:
+            return None  # a multipart upload can't consist of a single empty part
         head = self._head(source.uri)
         if head is None:
             raise NotFound(f"{source.uri} does not exist.", uri=source.uri)
-        if not source.size:
-            return None  # a multipart upload can't consist of a single empty part
         upload = self.create(uri)
         with aborted_on_error(upload):
             upload.copy(source, crc=head[1])
